@@ -1,11 +1,11 @@
 """Foundations of every stage: dtypes, elementwise operations, diagnostics, spans, text and rewriting.
 
-The names that most modules speak of are handed on here, so that one import has them.
+Names for most modules are re-exported here, so that one import suffices.
 """
 
 from tileir.core.process.collection import collection_paused as collection_paused
 
-with collection_paused(lasting=True):  # as `tileir` says, which cannot do so before this package is there
+with collection_paused(lasting=True):  # as in `tileir`, which cannot do so before this package exists
     from tileir.core.array_value import (
         ArrayValue as ArrayValue,
         Content as Content,

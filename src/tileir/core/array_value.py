@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 Content: TypeAlias = bytes | memoryview
-"""Bytes that never change; where there are more than a few, a view of memory that devices can read in place."""
+"""Bytes that never change; large ones are a view of memory that devices can read in place."""
 
 _FEW: Final = 1 << 12
-"""Bytes of a constant from which on it is aligned, so that devices read it in place."""
+"""Least bytes of a constant that is aligned, so that devices read it in place."""
 
 _PAGES: Final = 1 << 20
 """Least bytes of a constant in pages of its own."""
 
 _HASHED: Final = 64
-"""Bytes that hashes look at all over an array, beside sixteen times as many at its beginning."""
+"""Bytes that hashes read across an array, beside sixteen times as many at its beginning."""
 
 _ALIGNMENT: Final = 64
-"""Alignment of constants, in bytes, that devices read in place."""
+"""Alignment, in bytes, of constants that devices read in place."""
 
 
 SETTLED_SECONDS: Final = 2.0
-"""Age of the last change of a file from which on a later one has another time."""
+"""Age of the last change of a file after which a later change has another time."""
 
 
 def settled(path: str | Path) -> tuple[int, ...] | None:
-    """Return what tells a file from what it was before; None where it is gone, or has just changed."""
+    """Return the identity of a file's present content; None if it is gone, or has just changed."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -57,15 +57,15 @@ def settled(path: str | Path) -> tuple[int, ...] | None:
 
 @attrs.frozen(eq=False)
 class Origin:
-    """The place in a mapped file where the elements of an array stand, in order.
+    """The place of an array's elements in a mapped file, in order.
 
     Attributes:
-        mapped: All that is mapped of the file.
-        offset: Where they begin in it, in bytes.
-        status: The status of the file before they were copied, as :func:`settled` tells it; None where they are read in
-            place, or it had just changed.
+        mapped: The whole mapping of the file.
+        offset: Their offset in it, in bytes.
+        status: The status of the file before they were copied, by :func:`settled`; None if they are read in place, or
+            the
+            file had just changed.
         copied: Whether they were copied.
-
     """
 
     mapped: np.memmap[Any, Any]
@@ -82,19 +82,18 @@ def _shape(sizes: Iterable[int]) -> tuple[int, ...]:
 class ArrayValue:
     """An array that never changes.
 
-    Two are equal where dtype, shape and all bits of the elements are, so that -0.0 is not 0.0 and a NaN is itself.
-    Hashes look at some bytes only: weights need not be read to find a function among others.
+    Two are equal if dtype, shape and all bits of the elements are, so that -0.0 is not 0.0 and a NaN is itself. Hashes
+    read only some bytes: weights need not be read to find a function among others.
 
     Attributes:
         dtype: The element type.
         shape: One size for each axis; () for a scalar.
         data: The elements in row-major order, little-endian; those of bool are 0 or 1. A view must be read-only, of
-            memory that nobody changes.
-        origin: Where they stand in a mapped file, as far as that is known.
+            memory that never changes.
+        origin: Their place in a mapped file, if known.
 
     Raises:
-        TileError: TIL702, a size is negative, or ``data`` are not the bytes of such an array.
-
+        TileError: TIL702, a size is negative, or the length of ``data`` is wrong.
     """
 
     dtype: DType
@@ -114,14 +113,13 @@ class ArrayValue:
 
     @classmethod
     def of(cls, array: Array) -> ArrayValue:
-        """Return the value that an array has now: one copy of its elements, whatever their strides.
+        """Return the value that an array has now: one copy of its elements, regardless of their strides.
 
-        An array over memory that cannot be written, as ``numpy.memmap`` with mode ``"r"`` is, is not copied where its
-        elements lie so that devices can read them in place: in order, from a multiple of 64 bytes on.
+        An array over memory that cannot be written, such as ``numpy.memmap`` with mode ``"r"``, is not copied if
+        devices can read its elements in place: in order, from a multiple of 64 bytes on.
 
         Raises:
             TileError: TIL702, tileir has no such element type.
-
         """
         native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
         dtype = DType.of(native.dtype)
@@ -129,7 +127,7 @@ class ArrayValue:
             known = ", ".join(each.value for each in DType)
             raise fail("TIL702", f"there are no constants of type {array.dtype}; convert it to one of {known}")
         if dtype.is_bool:
-            native = native.view(np.uint8) != 0  # memory of others may hold further bytes than 0 and 1
+            native = native.view(np.uint8) != 0  # foreign memory may hold other bytes than 0 and 1
         if sys.byteorder != "little":
             native = native.byteswap()
         if native.nbytes < _FEW:
@@ -144,7 +142,7 @@ class ArrayValue:
         return cls(dtype, array.shape, _aligned(native) if native.nbytes < _PAGES else _pages(native), origin=origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickles and copies are made of: an array, since views of memory have none."""
+        """Return the parts for pickles and copies: an array, since views of memory cannot be pickled."""
         return type(self).of, (self.numpy(),)
 
     @cached_property
@@ -160,7 +158,7 @@ class ArrayValue:
         return prod(self.shape)
 
     def __hash__(self) -> int:
-        """Return the same for equal arrays."""
+        """Return equal hashes for equal arrays."""
         return self._hash
 
     @cached_property
@@ -194,16 +192,16 @@ def _pages(array: Array) -> memoryview:
 
 
 def _anonymous(nbytes: int) -> mmap.mmap:
-    """Return memory of this process alone, in large pages where the system has some."""
+    """Return private memory of this process, in large pages if the system has some."""
     memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # the kernel was built without
+        with contextlib.suppress(OSError):  # a kernel built without large pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
 
 def _owner(array: Array) -> Array | None:
-    """Return the array behind an array and all of which it is a view, if none can be written; else None."""
+    """Return the array at the end of the chain of views of an array, if none can be written; else None."""
     while not array.flags.writeable:
         if not isinstance(array.base, np.ndarray):
             return array
@@ -212,14 +210,14 @@ def _owner(array: Array) -> Array | None:
 
 
 def _origin(array: Array, owner: Array | None) -> Origin | None:
-    """Return where an array stands in the file that its owner maps; None where that is no file."""
+    """Return the place of an array in the file that its owner maps; None if that is no file."""
     if not isinstance(owner, np.memmap) or owner.filename is None or not array.flags.c_contiguous:
         return None
     return Origin(owner, array.ctypes.data - owner.ctypes.data)
 
 
 def _part(array: Array, owner: Array) -> memoryview | None:
-    """Return the memory of an array, if its elements lie in order in memory that nobody can write; else None."""
+    """Return the memory of an array, if its elements lie in order in memory that cannot be written; else None."""
     memory: object = owner.base
     if not array.flags.c_contiguous or not isinstance(memory, bytes | mmap.mmap):
         return None

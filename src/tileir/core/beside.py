@@ -1,7 +1,7 @@
 """Packages built on the compiler, which finds them by entry points and never imports them.
 
-What they add to ``tileir``, such as ``tileir.craft``, are entry points of the group ``tileir.names``, loaded when they
-are first used.
+Their names in ``tileir``, such as ``tileir.craft``, are entry points of the group ``tileir.names``, loaded at first
+use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WHEELS: Final[Mapping[str, str]] = MappingProxyType(dict.fromkeys(_OF_ACCELERATO
 
 @cache
 def provided(name: str) -> object:
-    """Load what an entry point of the group ``tileir.names`` names.
+    """Load the object of an entry point of the group ``tileir.names``.
 
     Raises:
         BackendError: TIL811, it is not installed or cannot be loaded; TIL812, two distributions provide it.
@@ -65,6 +65,6 @@ def not_installed(subject: str, name: str) -> BackendError:
 
 
 def nearest_or_wheel(name: str, known: Iterable[str]) -> str:
-    """Return what a message says of an unknown pass or target: whose it is, or the one that it resembles most."""
+    """Return the advice of a message for an unknown pass or target: its wheel, or the most similar name."""
     wheel = WHEELS.get(name)
     return nearest(name, known) if wheel is None else f"; it comes with {wheel}: pip install {wheel}"

@@ -1,4 +1,4 @@
-"""The stable diagnostic codes, each with what it means. A code is never used for something else."""
+"""The stable diagnostic codes, each with its meaning. A code is never reused for something else."""
 
 from __future__ import annotations
 
@@ -209,4 +209,4 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
 WARNINGS: Final = frozenset(
     {"TIL231", "TIL232", "TIL233", "TIL234", "TIL341", "TIL342", "TIL411", "TIL412", "TIL413", "TIL721"}
 )
-"""What is legal, and seldom meant: programs with these run, and nobody is told who does not ask."""
+"""Legal but probably unintended code: programs with it run, and only users who ask are warned."""

@@ -65,11 +65,11 @@ class Combine(enum.Enum):
         return self in _EXTREMA
 
     def rule(self, dtype: DType, positions: DType) -> Rule:
-        """Return what this does to elements of ``dtype``, counted in ``positions``: i32 or i64."""
+        """Return the rule for elements of ``dtype``, with positions of dtype ``positions``: i32 or i64."""
         return _rule(self, dtype, positions)
 
     def element(self, dtype: DType) -> DType:
-        """Return what elements of ``dtype`` are cast to before they are reduced."""
+        """Return the dtype to which elements of ``dtype`` are cast before they are reduced."""
         if self.is_extremum:
             return accumulator(dtype) if dtype.is_float else dtype
         return accumulator(float_for(dtype))
@@ -77,7 +77,7 @@ class Combine(enum.Enum):
 
 @attrs.frozen(cache_hash=True)
 class ScalarStep:
-    """One scalar operation: ``op`` of earlier scalars, by number; without one, the constant ``value``."""
+    """One scalar operation: ``op`` on earlier scalars, by number; without one, the constant ``value``."""
 
     op: Op | None
     inputs: tuple[int, ...]
@@ -112,9 +112,8 @@ class Rule:
     Attributes:
         state: The dtype of each component.
         identity: The state of no elements.
-        step: State, element and position to the state with one element more, which stands behind the others.
-        merge: Two states to that of all their elements.
-
+        step: From state, element and position to the state with this element, which follows the others.
+        merge: From two states to that of all their elements.
     """
 
     state: tuple[DType, ...]
@@ -124,13 +123,13 @@ class Rule:
 
 
 def state_rule(combine: Combine, state: Sequence[np.dtype[Any]]) -> Rule:
-    """Return what merges states whose components have some dtypes of NumPy."""
+    """Return the rule that merges states whose components have some dtypes of NumPy."""
     dtypes = [found for dtype in state if (found := DType.of(dtype)) is not None]
     return combine.rule(dtypes[0], dtypes[1] if combine.is_extremum else DType.I32)
 
 
 def reduce_elements(rule: Rule, elements: Array, positions: Array, numbers: NumberSystem) -> tuple[Array, ...]:
-    """Return the state of all elements along the first axis, neighbours merged first: what a combine means."""
+    """Return the state of all elements along the first axis, neighbours merged first: the definition of a combine."""
     identity = [numbers.constant(value, dtype) for value, dtype in zip(rule.identity, rule.state, strict=True)]
     shape = elements.shape[1:]
     if not len(elements):
@@ -146,7 +145,7 @@ def reduce_elements(rule: Rule, elements: Array, positions: Array, numbers: Numb
 
 @attrs.define(eq=False, repr=False)
 class _Draft:
-    """A scalar program that is being written."""
+    """A scalar program while it is written."""
 
     inputs: tuple[DType, ...]
     steps: list[ScalarStep] = attrs.field(factory=list)
@@ -179,7 +178,7 @@ def _rule(combine: Combine, dtype: DType, positions: DType) -> Rule:
 
 
 _EXTREMA: Final = {
-    # the extremum; what asks whether the second operand is no better, or worse; whether the last one wins
+    # the extremum; tests that the second operand is no better, or worse; whether the last one wins
     Combine.ARGMAX: (max, Op.CMP_LE, Op.CMP_LT, False),
     Combine.ARGMIN: (min, Op.CMP_GE, Op.CMP_GT, False),
     Combine.LAST_ARGMAX: (max, Op.CMP_LE, Op.CMP_LT, True),
@@ -188,7 +187,7 @@ _EXTREMA: Final = {
 
 
 def _extremum(combine: Combine, dtype: DType, positions: DType) -> Rule:
-    """Return a rule whose identity is at position 0, where the first of elements that are all as bad is as well."""
+    """Return a rule whose identity is at position 0, like the first element if all are as bad as the identity."""
     extremum, no_better, worse, last = _EXTREMA[combine]
     worst = dtype.minimum if extremum is max else dtype.maximum
     state = (dtype, positions)
@@ -232,7 +231,7 @@ def _moments(dtype: DType, positions: DType) -> Rule:
 
 
 def _logsumexp(dtype: DType, positions: DType) -> Rule:
-    """Return a rule with one exponential an element: what is less than the other one shrinks."""
+    """Return a rule with one exponential an element: the smaller sum is scaled."""
     state = (dtype, dtype)
 
     def scaled(draft: _Draft, new: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Dtype rules of contractions, for whoever builds, infers or verifies one."""
+"""Dtype rules of contractions, for builders, inference and verifiers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ class ContractionTypes:
     """The dtypes of a contraction.
 
     Attributes:
-        operand: In which the inputs are combined; for ``COND``, in which the first two are compared.
-        accumulator: In which values are aggregated.
-        result: Of the contraction.
-
+        operand: The dtype in which the inputs are combined; for ``COND``, in which the first two are compared.
+        accumulator: The dtype in which values are aggregated.
+        result: The dtype of the result.
     """
 
     operand: DType
@@ -28,9 +27,9 @@ class ContractionTypes:
 def contraction_types(aggregation: Aggregation, combination: Combination, inputs: Sequence[DType]) -> ContractionTypes:
     """Return the dtypes of a contraction over inputs of these dtypes, as many as ``combination.arity``.
 
-    Sums and products, of elements or in the combination, turn bool into i32. Narrow floats are multiplied, added
-    and compared for order in f32; what is computed from those that are only stored stays f32. An assignment, which
-    computes nothing, keeps the dtype throughout.
+    Sums and products, of elements or in the combination, turn bool into i32. Narrow floats are multiplied, added and
+    compared for order in f32; results for storage types stay f32. An assignment, which computes nothing, keeps the
+    dtype throughout.
     """
     match combination:
         case Combination.NONE:

@@ -1,7 +1,7 @@
-"""Names of installed distributions, and of the entry points that they bring.
+"""Names of installed distributions, and of their entry points.
 
-The properties of :class:`importlib.metadata.Distribution` parse all of a distribution's metadata anew each time, with
-Python's e-mail package, which takes longer to load than all else that it takes to find a back end.
+The properties of :class:`importlib.metadata.Distribution` parse all of a distribution's metadata each time, with
+Python's e-mail package, which takes longer to load than everything else that is needed to find a back end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
 
 _FILES: Final = ("METADATA", "PKG-INFO")
-"""Where a distribution's metadata may stand: in a wheel that was installed, or in a source tree."""
+"""Possible files of a distribution's metadata: in an installed wheel, or in a source tree."""
 
 
 def named(distribution: Distribution) -> tuple[str, str]:
@@ -33,12 +33,12 @@ def named(distribution: Distribution) -> tuple[str, str]:
 
 
 def name_of(entry: EntryPoint) -> str | None:
-    """Return the name of the distribution of an entry point; None where it has none."""
+    """Return the name of the distribution of an entry point; None if it has none."""
     return None if entry.dist is None else named(entry.dist)[0]
 
 
 def distribution_of(entry: EntryPoint) -> str:
-    """Return name and version of the distribution of an entry point, for people."""
+    """Return name and version of the distribution of an entry point, for messages."""
     return "an unknown distribution" if entry.dist is None else " ".join(named(entry.dist))
 
 
@@ -68,14 +68,14 @@ def loaded(
     wrong: Callable[[object], str | None],
     codes: tuple[str, str],
 ) -> object | BackendError:
-    """Return what an entry point names, or why it cannot serve: code of others may fail in any way, even exit.
+    """Return the object of an entry point, or the reason why it cannot serve: foreign code may fail in any way.
 
     Args:
-        noun: What messages call one of its kind.
+        noun: The noun for this kind in messages.
         name: Its name.
         entries: All entry points of this kind that have the name.
-        wrong: Says why something cannot serve; None where it can.
-        codes: Of what cannot be loaded or cannot serve, and of a name that several distributions provide.
+        wrong: Returns the reason why something cannot serve; None if it can.
+        codes: The codes of a load failure, and of a name that several distributions provide.
     """
     if len(entries) > 1:
         both = " and ".join(f"{distribution_of(entry)} ({entry.value})" for entry in entries)
@@ -85,25 +85,25 @@ def loaded(
         offer = entries[0].load()
         fault = wrong(offer)
     except BackendError as error:
-        return BackendError(error.diagnostics)  # without a traceback, which keeps all that its callers hold
-    except KeyboardInterrupt:  # the user's: it is loaded again when it is asked for again
+        return BackendError(error.diagnostics)  # without a traceback, which keeps all frames of its callers
+    except KeyboardInterrupt:  # of the user: the next request loads it again
         raise
-    except BaseException as error:  # code of others, as said
+    except BaseException as error:  # foreign code may fail in any way
         fault = f"cannot be loaded: {reason_of(error)}; reinstall, upgrade or uninstall it"
     return offer if fault is None else BackendError.of(codes[0], f"{subject} {fault}")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error of others says; some cannot even say that."""
+    """Return the message of a foreign error, whose own ``str`` may fail."""
     try:
         said = str(error)
-    except Exception:  # code of others may fail in any way
+    except Exception:  # foreign code may fail in any way
         said = "it cannot be shown"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def logged(error: BackendError, logger: str) -> BackendError:
-    """Log what is skipped, where that is found; it is kept, so that this happens once."""
+    """Log a skipped entry point when that is found; the result is kept, so that this happens once."""
     import logging  # for faults only
 
     logging.getLogger(logger).warning("skipped: %s", error.diagnostics[0].message)

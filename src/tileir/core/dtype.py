@@ -1,4 +1,4 @@
-"""Element types, the formats of those that are floats, and the one promotion rule of tileir."""
+"""Element types, the formats of floats, and the one promotion rule of tileir."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class DType(enum.Enum):
 
     @cached_property
     def is_narrow(self) -> bool:
-        """True if this is a float that is computed in f32, and rounded where it is stored."""
+        """True if this is a float that is computed in f32, and rounded when it is stored."""
         return self in _NARROW
 
     @cached_property
     def is_storage(self) -> bool:
-        """True if elements are stored and moved only: :func:`arithmetic_type` tells what they are computed as."""
+        """True if elements are only stored and moved: :func:`arithmetic_type` returns the dtype for computations."""
         return self in _STORAGE
 
     @cached_property
@@ -111,12 +111,12 @@ class DType(enum.Enum):
             return not other.is_float and self.minimum <= other.minimum and other.maximum <= self.maximum
         if other.is_float:
             return self.format.holds(other.format)
-        # 65535 fits the 11 bits of f16 neither, so its exponent never matters here.
+        # 65535 exceeds the 11 bits of f16, too, so its exponent never matters here.
         return other.bits - other.is_signed <= self.format.precision
 
     @classmethod
     def of(cls, dtype: np.dtype[Any]) -> DType | None:
-        """Return the element type of a NumPy dtype, or None where tileir has no equal."""
+        """Return the element type of a NumPy dtype, or None if tileir has no equal."""
         found = _OF_NUMPY.get(dtype)  # NumPy makes the name of a dtype anew each time, which takes microseconds
         if found is None and dtype.isnative and (found := _BY_NUMPY_NAME.get(dtype.name)) is not None:
             _OF_NUMPY[dtype] = found
@@ -125,23 +125,22 @@ class DType(enum.Enum):
 
 @attrs.frozen
 class FloatFormat:
-    """Representation of numbers by a float type, from which everything else that is known of it follows.
+    """Representation of numbers by a float type, from which all other facts about it follow.
 
-    A sign, an exponent and a fraction, as IEEE 754-2019 has them in section 3.4: the exponent 0 is that of zeros and
+    A sign, an exponent and a fraction, as in section 3.4 of IEEE 754-2019: the exponent 0 is that of zeros and
     subnormal numbers.
 
     Attributes:
         exponent_bits: The bits of the exponent; its bias is the middle of their range.
-        precision: The bits of the significand, the hidden one among them.
+        precision: The bits of the significand, including the hidden one.
         numpy: The name of the NumPy dtype.
         computed_in: The type of arithmetic on values of this one, whose results are then rounded to this one; None
-            where that is the type itself.
+            if that is the type itself.
         registered: Whether ``ml_dtypes`` has the NumPy dtype, because NumPy lacks it.
-        storage: Whether elements are only stored: what is computed from them is not rounded, and stays of the type
+        storage: Whether elements are only stored: results computed from them are not rounded, and remain of the type
             ``computed_in``.
         infinities: Whether the greatest exponent is that of infinities and NaN. Without infinities, its only NaN is the
             largest fraction, and all others are numbers.
-
     """
 
     exponent_bits: int
@@ -169,13 +168,13 @@ class FloatFormat:
 
     @property
     def greatest_bits(self) -> int:
-        """The bits of the greatest value; those of NaN are greater, but for the sign."""
+        """The bits of the greatest value; those of NaN are greater, apart from the sign."""
         hidden = 1 << self.fraction_bits
         return (hidden << self.exponent_bits) - (hidden if self.infinities else 2)
 
     @property
     def nan_bits(self) -> int:
-        """The bits of a NaN: of one that is quiet, or the only one."""
+        """The bits of a NaN: a quiet one, or the only one."""
         return self.greatest_bits + ((1 << self.fraction_bits - 1) if self.infinities else 1)
 
     @property
@@ -192,7 +191,7 @@ class FloatFormat:
 
     @property
     def greatest(self) -> float:
-        """The greatest value: infinity where there is one."""
+        """The greatest value: infinity if there is one."""
         return float("inf") if self.infinities else self.largest
 
     @property
@@ -261,8 +260,8 @@ def _registered(dtype: DType) -> np.dtype[Any]:
 def promote(left: DType, right: DType) -> DType:
     """Return the common type of two operands.
 
-    Any float beats any integer, the wider beats the narrower, and a tie keeps the left operand;
-    bool counts as the narrowest integer. Beside another type, one of storage counts as that of its arithmetic.
+    Any float beats any integer, the wider beats the narrower, and a tie keeps the left operand; bool counts as the
+    narrowest integer. Beside another type, a storage type counts as its arithmetic type.
     """
     if left is not right:
         left, right = arithmetic_type(left), arithmetic_type(right)
@@ -277,19 +276,19 @@ def promote_all(dtypes: Iterable[DType]) -> DType:
 
 
 def arithmetic_type(dtype: DType) -> DType:
-    """Return the type of what is computed from ``dtype``: f32 for a type of storage, else itself."""
+    """Return the dtype for computations on ``dtype``: f32 for a storage type, else itself."""
     return _ACCUMULATORS[dtype] if dtype in _STORAGE else dtype
 
 
 def float_for(dtype: DType) -> DType:
-    """Return the type in which exp, sqrt and their like work on ``dtype``: f64 for 64-bit integers, else f32."""
+    """Return the dtype of exp, sqrt and similar functions of ``dtype``: f64 for 64-bit integers, else f32."""
     if dtype.is_float:
         return arithmetic_type(dtype)
     return DType.F64 if dtype.bits == 64 else DType.F32
 
 
 def accumulator(dtype: DType) -> DType:
-    """Return the type in which sums of ``dtype`` are kept: f32 for narrow floats, else itself."""
+    """Return the dtype of sums of ``dtype``: f32 for narrow floats, else itself."""
     return _ACCUMULATORS.get(dtype, dtype)
 
 

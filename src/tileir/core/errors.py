@@ -1,8 +1,8 @@
 """Diagnostics as data, and the one family of exceptions that carries them.
 
-Codes are stable. The first digit tells the stage: 1 text, 2 names and structure, 3 dtypes and
-shapes, 4 index mathematics, 5 intermediate representations, 6 JSON, 7 arrays and running,
-8 back ends and devices, 9 command line. :mod:`tileir.core.codes` lists them all.
+Codes are stable. The first digit is the stage: 1 text, 2 names and structure, 3 dtypes and shapes, 4 index mathematics,
+5 intermediate representations, 6 JSON, 7 arrays and running, 8 back ends and devices, 9 command line.
+:mod:`tileir.core.codes` lists them all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tileir.core.nodes import attrs
 from tileir.core.text.span import Span
 
 MAX_FAULTS: Final = 100
-"""How many faults of one text are reported; the rest of it is not read."""
+"""Greatest number of reported faults of one text; the rest of it is not read."""
 
 
 def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
@@ -25,7 +25,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
 
 @attrs.frozen
 class Diagnostic:
-    """One thing that is wrong, or seldom meant, and what to change."""
+    """One fault or warning, and its correction."""
 
     code: str = attrs.field(validator=_known)
     message: str
@@ -34,7 +34,7 @@ class Diagnostic:
 
     @property
     def severity(self) -> str:
-        """``error``, or ``warning`` for what does not keep a program from running."""
+        """``error``, or ``warning`` if the program runs nevertheless."""
         return "warning" if self.code in WARNINGS else "error"
 
     @property
@@ -44,7 +44,7 @@ class Diagnostic:
 
     @property
     def trail(self) -> tuple[str, ...]:
-        """Notes on the calls that lead to the place, where it stands in a function that was called."""
+        """Notes on the calls that lead to the place, if it is in a function that was called."""
         calls = () if self.span is None else self.span.callers
         return tuple(
             f"called at {call.source.name}:{call.line}:{call.column}: {' '.join(call.text.split()):.80}"
@@ -64,7 +64,7 @@ class Diagnostic:
 
 
 class TileError(Exception):
-    """Something in a program or its data is wrong; ``diagnostics`` says what, one entry for each fault."""
+    """A fault of a program or its data; ``diagnostics`` has one entry for each."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
@@ -96,10 +96,10 @@ class BackendError(TileError, RuntimeError):
 
 
 class GroupLimitError(BackendError):
-    """Groups of a kernel have more threads than the device can run of it, whatever it can run of others.
+    """Groups of a kernel have more threads than the device can run of this kernel.
 
-    A back end raises it from ``prepare``, where drivers tell how many registers a kernel takes; the program is then
-    compiled again for groups of no more than ``threads``.
+    A back end raises it from ``prepare``, when drivers report the registers of a kernel; the program is then compiled
+    again for groups of no more than ``threads``.
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic], threads: int) -> None:

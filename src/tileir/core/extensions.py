@@ -1,8 +1,8 @@
-"""Things by name from anybody's wheel: passes, schedules, targets, operations, commands, languages, and more.
+"""Named extensions of any distribution: passes, schedules, targets, operations, commands, languages, and more.
 
 Each kind has a group of entry points, beside ``tileir.backends`` and ``tileir.formulas``. An entry point is loaded when
-its name is first used. What cannot be loaded hides nothing else: who names it gets the reason, and whoever lists what
-there is skips it, with a warning in the log. What comes with tileir is looked at first, and cannot be replaced.
+its name is first used. A broken one hides no others: its users get the reason, and listings skip it, with a warning in
+the log. Names that come with tileir take precedence and cannot be replaced.
 """
 
 from __future__ import annotations
@@ -56,11 +56,10 @@ def installed(kind: Kind) -> tuple[EntryPoint, ...]:
 
 @attrs.define(eq=False)
 class Extensions(Renewable):
-    """Installed extensions of each kind, found when it is first asked for. Thread safe.
+    """Installed extensions of each kind, found at the first request. Thread safe.
 
     Attributes:
         find: Lists the entry points of a kind; called once for each.
-
     """
 
     find: Callable[[Kind], Iterable[EntryPoint]] = installed
@@ -73,7 +72,7 @@ class Extensions(Renewable):
         self._lock = threading.RLock()
 
     def forget(self) -> None:
-        """Look again at what is installed, as after something was installed into the running process."""
+        """Search again, for example after an installation into the running process."""
         with self._lock:
             self._found.clear()
             self._loaded.clear()
@@ -90,16 +89,15 @@ class Extensions(Renewable):
         return tuple(sorted(self.entries(kind)))
 
     def get(self, kind: Kind, name: str, wrong: Callable[[object], str | None]) -> object:
-        """Return what an entry point names.
+        """Return the object of an entry point.
 
         Args:
-            kind: What is asked for.
+            kind: The requested kind.
             name: A name of :meth:`names`.
-            wrong: Says why something cannot serve; None where it can.
+            wrong: Returns the reason why something cannot serve; None if it can.
 
         Raises:
             BackendError: TIL811, it cannot be loaded, or cannot serve; TIL812, two distributions provide it.
-
         """
         with self._lock:
             key = (kind, name)
@@ -108,9 +106,9 @@ class Extensions(Renewable):
                 self._loaded[key] = logged(found, __name__) if isinstance(found, BackendError) else found
             loaded = self._loaded[key]
         if isinstance(loaded, BackendError):
-            raise BackendError(loaded.diagnostics)  # an error of its own: a traceback keeps all that its callers hold
+            raise BackendError(loaded.diagnostics)  # an error of its own: a traceback keeps all frames of its callers
         return loaded
 
 
 EXTENSIONS: Final = Extensions()
-"""What the distributions offer that are installed beside tileir."""
+"""The offers of installed distributions other than tileir."""

@@ -1,11 +1,10 @@
 """Products of small matrices that one instruction computes, as rows of a table.
 
 A *fragment* adds ``A @ B`` to ``C``, where A has ``m`` by ``k`` elements, B ``k`` by ``n`` and C ``m`` by ``n``.
-Several neighbouring threads run it together, and each holds some elements of the operands. Which ones, a
-:class:`Layout` says by bits: those of the thread's number and of the element's place in the thread, in turn from the
-lowest one, are bits of the element's row and column. ``m0`` is the lowest bit of a row of A and of C, ``n0`` of a
-column of B and of C, ``k0`` of a column of A and of a row of B; ``-`` is no bit: threads or elements that differ in it
-only hold the same.
+Several neighbouring threads run it together, and each holds some elements of the operands. A :class:`Layout` defines
+these by bits: the bits of the thread's number and of the element's position in the thread, in turn from the lowest one,
+are bits of the element's row and column. ``m0`` is the lowest bit of a row of A and of C, ``n0`` of a column of B and
+of C, ``k0`` of a column of A and of a row of B; ``-`` is no bit: threads or elements that differ in it hold copies.
 
 The layouts follow NVIDIA, "PTX ISA" (mma, wgmma); AMD, "MI300 Instruction Set Architecture" (MFMA); Khronos,
 ``cl_intel_subgroup_matrix_multiply_accumulate``; Intel, "Architectures Software Developer's Manual" (VNNI, AMX).
@@ -25,7 +24,7 @@ from tileir.core.text.names import nearest
 
 
 class Where(enum.Enum):
-    """Memory that an instruction takes an operand from."""
+    """Memory from which an instruction takes an operand."""
 
     REGISTER = "register"
     LOCAL = "local"
@@ -40,9 +39,8 @@ class Run:
         axis: ``m``, ``n`` or ``k``.
         start: The lowest of the bits in the number.
         bit: The lowest of the bits in the row or the column.
-        count: How many bits these are.
-        most: How many values the bits have at most; 0 where they have all.
-
+        count: The number of bits.
+        most: The greatest number of values of the bits; 0 if they have all.
     """
 
     axis: str
@@ -57,7 +55,7 @@ class Run:
         return self.most or 1 << self.count
 
     def cut_at(self, places: Collection[int]) -> tuple[Run, ...]:
-        """Return the parts of it that begin at its start and at each bit of the number among ``places``."""
+        """Return its parts that begin at its start and at each bit of the number among ``places``."""
         stop = self.start + self.count
         starts = (self.start, *sorted(place for place in places if self.start < place < stop))
         parts = (
@@ -74,9 +72,8 @@ class Layout:
 
     Attributes:
         threads: The bits of the thread's number.
-        elements: Those of the element's.
-        most: How many elements there are of those that the bits number; 0 where there are all.
-
+        elements: The bits of the element's number.
+        most: The number of elements, if fewer than the bits can number; 0 for all.
     """
 
     threads: tuple[str, ...]
@@ -85,7 +82,7 @@ class Layout:
 
     @classmethod
     def of(cls, threads: str, elements: str) -> Layout:
-        """Return a layout from bits that stand beside each other, the lowest first."""
+        """Return a layout from bits separated by blanks, the lowest first."""
         return cls(tuple(threads.split()), tuple(elements.split()))
 
     @property
@@ -94,7 +91,7 @@ class Layout:
         return self.most or 1 << len(self.elements)
 
     def at(self, axis: str, thread: int, element: int) -> int:
-        """Return the place of an element of a thread along an axis."""
+        """Return the position of an element of a thread along an axis."""
         place = 0
         for number, bits in ((thread, self.threads), (element, self.elements)):
             for n, bit in enumerate(bits):
@@ -129,12 +126,11 @@ class Operand:
     """One of the three matrices.
 
     Attributes:
-        dtype: Of its elements in memory.
-        layout: Which elements each thread holds; None where the instruction takes it from local memory only.
-        where: Where the instruction takes it from; an operand of local memory with a layout may be in registers, too.
-        swizzles: How local memory may be swizzled, beside not at all.
+        dtype: The dtype of its elements in memory.
+        layout: The elements that each thread holds; None if the instruction takes it from local memory only.
+        where: The memory of the operand; one of local memory with a layout may be in registers, too.
+        swizzles: Possible swizzles of local memory, beside none.
         transposable: Whether local memory may have it by rows as well as by columns.
-
     """
 
     dtype: DType
@@ -147,7 +143,7 @@ class Operand:
     def turns(self) -> bool:
         """True if neighbours in local memory may lie across the depth.
 
-        Where the instruction does not take them so, threads can load words to where they hold them.
+        If the instruction does not support that, each thread can load the words of its layout.
         """
         return self.transposable or (self.layout is not None and self.dtype.itemsize == _WORD)
 
@@ -157,19 +153,18 @@ class Fragment:
     """One instruction.
 
     Attributes:
-        name: What semtrees, targets and back ends call it.
+        name: Its name in semtrees, targets and back ends.
         mnk: Rows, columns and depth.
-        threads: How many neighbouring threads run it together.
+        threads: The number of neighbouring threads that run it together.
         a: The left operand, ``m`` by ``k``.
         b: The right operand, ``k`` by ``n``.
-        c: What the product is added to; always in registers.
-        feature: What a device has that has the instruction.
+        c: The sums, to which the product is added; always in registers.
+        feature: The feature of devices with the instruction.
         is_async: Whether the instruction only begins the product, and another one waits for it.
-        rounded: Whether it computes less exactly than its dtypes: f32 as TF32, or denormals as zeros.
-        flushes: Whether it takes denormals for zeros, but is exact where there are none.
+        rounded: Whether it is less exact than its dtypes: f32 as TF32, or denormals as zeros.
+        flushes: Whether it treats denormals as zeros, but is exact without them.
         exact_depth: Terms after which its sums, which have fewer digits than their dtype, have to be added to others by
-            ordinary instructions; 0 where sums keep all digits.
-
+            ordinary instructions; 0 if sums keep all digits.
     """
 
     name: str
@@ -186,7 +181,7 @@ class Fragment:
 
     @property
     def sums(self) -> Layout:
-        """Elements of the result that each thread holds."""
+        """The elements of the result that each thread holds."""
         assert self.c.layout is not None
         return self.c.layout
 
@@ -202,12 +197,12 @@ class Fragment:
 
 
 def named(feature: str) -> tuple[str, ...]:
-    """Return the names of the fragments that a device with a feature has, in the order of the table."""
+    """Return the names of the fragments of a device with a feature, in the order of the table."""
     return tuple(row.name for row in FRAGMENTS.values() if row.feature == feature)
 
 
 def usable(names: Iterable[str], *, rounded: bool = False) -> tuple[Fragment, ...]:
-    """Return the fragments of these names, without those that round unless ``rounded`` allows it.
+    """Return the fragments of these names, without those that round unless ``rounded`` permits them.
 
     Raises:
         TileError: TIL547, there is no such fragment.
@@ -284,9 +279,9 @@ def _mma(depth: int, left: DType, right: DType) -> Fragment:
 
 
 def _wgmma(columns: int, left: DType, right: DType) -> Fragment:
-    """NVIDIA's of four warps: factors are in local memory, in rows of 128 bytes or less, sums as those of ``mma``.
+    """NVIDIA's for four warps: factors are in local memory, in rows of 128 bytes or less, sums as those of ``mma``.
 
-    Threads may hold the left factor as ``mma`` has it, each warp its own rows.
+    Threads may hold the left factor in the layout of ``mma``, each warp its own rows.
     """
     mnk = (64, columns, 32 // left.itemsize)
     word, depth = _log(_WORD // left.itemsize), _log(mnk[2])
@@ -315,7 +310,7 @@ def _exact_depth(dtype: DType) -> int:
 
 
 def _mfma(side: int, depth: int, dtype: DType) -> Fragment:
-    """AMD's: 64 threads number rows of A, columns of B and of the sums, then parts of what is left."""
+    """AMD's: 64 threads number rows of A, columns of B and of the sums, then parts of the rest."""
     across, held = _log(side), _log(side * depth // 64)
     left, right = (_layout(f"{_bits(axis, across)} {_bits('k', _log(depth), held)}", _bits("k", held)) for axis in "mn")
     first, own = (0, "m2 m3") if dtype is DType.F64 else (2, f"m0 m1 {_bits('m', across, 3) if side > 16 else ''}")
@@ -370,7 +365,7 @@ _FLOAT_BYTES: Final = tuple(
 
 
 def _rows() -> Iterator[Fragment]:
-    """Yield all fragments; those of a feature that are for the same dtypes stand in the order of preference."""
+    """Yield all fragments; those of a feature for equal dtypes are in the order of preference."""
     f16, bf16, f32, f64, i8 = DType.F16, DType.BF16, DType.F32, DType.F64, DType.I8
     for dtype in (f16, bf16):
         yield from (_mma(depth, dtype, dtype) for depth in (16, 8))

@@ -1,4 +1,4 @@
-"""The methods of Python's operators, made of one method that is told which operator it stands for."""
+"""The methods of Python's operators, generated from one method that gets the operator."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def method_of(apply: Callable[[S, K, O], R], kind: K) -> Callable[[S, O], R]:
 def methods_of(
     apply: Callable[[S, K, O], R], reflected: Callable[[S, K, O], R], kind: K
 ) -> tuple[Callable[[S, O], R], Callable[[S, O], R]]:
-    """Return the methods of an operator, and of the same with the operands the other way round."""
+    """Return the methods of an operator, and of the reflected one."""
     return method_of(apply, kind), method_of(reflected, kind)

@@ -1,6 +1,6 @@
 """Elementwise operations and aggregations: one table for every stage.
 
-:mod:`tileir.core.numbers.arithmetic` defines what each one computes; rows of functions of floats say so themselves.
+:mod:`tileir.core.numbers.arithmetic` defines each one, except functions of floats, which their rows define.
 """
 
 from __future__ import annotations
@@ -96,33 +96,32 @@ class Op(enum.Enum):
 class Domain(enum.Enum):
     """Operand types that an operation works on, after promotion."""
 
-    STORED = "stored"  # every type: operands are handed on as they are
-    ANY = "any"  # bool, integers and floats, but those that are only stored, like all that follow
+    STORED = "stored"  # every type: operands are passed on as they are
+    ANY = "any"  # bool, integers and floats, except storage types, like all domains below
     NUMBER = "number"  # integers and floats
     FLOAT = "float"  # floats; integers are cast by `float_for` first
     BITS = "bits"  # bool and integers
-    PATTERN = "pattern"  # integers and floats, also those that are only stored, as the bits that they are in memory
+    PATTERN = "pattern"  # integers and floats, also storage types, as their bits in memory
 
 
 @attrs.frozen
 class OpInfo:
     """Static facts of an operation.
 
-    All operands share one dtype (for ``COND`` the second and third; the first is bool).
-    The result has that dtype too, or bool when ``compares``; that of ``BITS`` is another one of as many bits.
+    All operands share one dtype (for ``COND`` the second and third; the first is bool). The result has that dtype too,
+    or bool when ``compares``; that of ``BITS`` is another one with as many bits.
 
     Attributes:
         arity: The number of operands.
         domain: The dtypes of operands.
-        weight: How many elementary operations it costs, in f32 or anything narrower and in f64: what all estimates of
-            time count in.
+        weight: Its cost in elementary operations, for f32 and narrower dtypes, and for f64: the unit of all estimates
+            of time.
         compares: Whether the result is bool.
         commutes: Whether two operands may change places.
-        meaning: A function of arrays of f64 that defines it, where it is a function of floats that is computed by an
+        meaning: A function of arrays of f64 that defines it, if it is a function of floats that is computed by an
             expansion into other operations, within a bound of error; everything else has one right result.
-        bounded: Whether no result is infinite, whatever the operands are.
-        steady: Whether a small change of an operand makes no much larger one of the result.
-
+        bounded: Whether the result is finite for all operands.
+        steady: Whether a small change of an operand causes no much larger one of the result.
     """
 
     arity: int
@@ -140,24 +139,25 @@ class OpInfo:
         return self.meaning is not None
 
     def weight_in(self, dtype: DType) -> int:
-        """Return how many elementary operations this costs on operands of ``dtype``."""
+        """Return its cost on operands of ``dtype`` in elementary operations."""
         return self.weight[dtype is DType.F64]
 
 
 _FREE: Final = (0, 0)
 _ONE: Final = (1, 1)
 _DIVISION: Final = (8, 8)
-"""How many additions take as long as a quotient, remainder or root: dividers are not pipelined, or a few times slower
-than adders, from Fog, "Instruction tables" (2022)."""
+"""Cost of a quotient, remainder or root in additions: dividers are not pipelined, or a few times slower than adders,
+from Fog, "Instruction tables" (2022).
+"""
 
 
 def _function(f32: int, f64: int, meaning: Callable[..., Array], *, arity: int = 1, **facts: bool) -> OpInfo:
-    """Return the row of a function of floats; its weights are the sizes of what the semtree expands it into."""
+    """Return the row of a function of floats; its weights are the sizes of its expansion in the semtree."""
     return OpInfo(arity, Domain.FLOAT, (f32, f64), meaning=meaning, **facts)
 
 
 def _power(base: Array, exponent: Array) -> Array:
-    """Return powers as IEEE 754 has them: NumPy takes a square root where the exponent is 0.5 throughout."""
+    """Return powers by IEEE 754: NumPy takes a square root if the exponent is 0.5 throughout."""
     result = np.asarray(np.power(base, exponent))
     rooted = np.isinf(base) | (base == 0)
     return np.where((exponent == 0.5) & rooted, np.abs(base), result)
@@ -220,7 +220,7 @@ def _table() -> Mapping[Op, OpInfo]:
 OPS: Final = _table()
 
 COMPUTING: Final = tuple(op for op in Op if op is not Op.BITS)
-"""The operations on numbers; one reads their bits, which the semtree does by a bitcast."""
+"""The operations on numbers; the other one reads their bits, which the semtree does by a bitcast."""
 
 FUNCTIONS: Final = tuple(op for op in Op if op.info.approximates and op.info.arity == 1)
 """The functions of one float that are computed within a bound of error."""
@@ -241,11 +241,11 @@ class Aggregation(enum.Enum):
 
     @property
     def op(self) -> Op | None:
-        """The elementwise operation that merges two values; None for assignment, which has one."""
+        """The elementwise operation that merges two values; None for assignment, which has only one."""
         return _AGGREGATION_OPS[self]
 
     def identity(self, dtype: DType) -> bool | int | float:
-        """Return the value that leaves every other unchanged under this aggregation, as Python's kind for the dtype."""
+        """Return the neutral element of this aggregation, as Python's kind for the dtype."""
         match self:
             case Aggregation.PROD:
                 return dtype.typed(1)
@@ -269,7 +269,7 @@ _AGGREGATION_OPS: Final[Mapping[Aggregation, Op | None]] = MappingProxyType(
 
 
 def merges(aggregation: Aggregation | None) -> bool:
-    """Return whether stores merge with what is there, rather than overwrite it."""
+    """Return whether stores merge with the present value instead of overwriting it."""
     return aggregation is not None and aggregation is not Aggregation.ASSIGN
 
 

@@ -1,4 +1,4 @@
-"""Optional parts of protocols: which an object has, and which it seems to mean."""
+"""Optional parts of protocols: those that an object has, and those that it seems to mean."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from functools import cache
 from typing import Final
 
 _ALIKE: Final = 0.8
-"""How much two names resemble each other where one is the other misspelt, as :mod:`difflib` measures."""
+"""Least similarity of two names, by :mod:`difflib`, for one to be the other misspelt."""
 
 
 @cache
 def members(protocol: type) -> tuple[str, ...]:
-    """Return the names that a protocol asks for, those of the protocols that it extends among them."""
+    """Return the names that a protocol requires, including those of the protocols that it extends."""
     kinds = (kind for kind in protocol.__mro__ if getattr(kind, "_is_protocol", False))
     found = dict.fromkeys(name for kind in kinds for name in (*vars(kind), *inspect.get_annotations(kind)))
     return tuple(name for name in found if not name.startswith("_"))
 
 
 def mistakes(value: object, required: type, optional: Sequence[type]) -> Iterator[str]:
-    """Yield what is wrong with the optional parts of a value, in sentences: parts that are misspelt, or lack others.
+    """Yield faults of the optional parts of a value, in sentences: misspelt or incomplete parts.
 
-    Nobody else would notice: an optional part that is not found is not used.
+    Otherwise an optional part that is not found would silently not be used.
 
     Args:
         value: An object, or a class whose objects are meant.
         required: The protocol that it implements.
         optional: The protocols that it may implement beside that.
-
     """
     public = {name for name in dir(value) if not name.startswith("_")}
     settled = set(members(required))

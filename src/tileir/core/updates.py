@@ -1,4 +1,4 @@
-"""Updates that threads make at the same time: merges whose result does not depend on their order."""
+"""Updates by threads at the same time: merges whose result does not depend on their order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UPDATES: Final = frozenset(
         *((op, dtype) for op in (Op.MAX, Op.MIN) for dtype in (DType.F32, DType.F64)),
     ]
 )
-"""The operations that devices do to an element as one step, each with a dtype."""
+"""The atomic updates of devices, each with a dtype."""
 
 
 WIDEST_UPDATE: Final = max(dtype.itemsize for _, dtype in UPDATES)
@@ -23,7 +23,7 @@ WIDEST_UPDATE: Final = max(dtype.itemsize for _, dtype in UPDATES)
 
 
 def updated_in(op: Op, dtype: DType) -> DType | None:
-    """Return the dtype in which elements of ``dtype`` are updated, wider where they are narrow; None where in none."""
+    """Return the dtype of updates for elements of ``dtype``, wider if they are narrow; None if there is none."""
     if dtype.is_float:
         wide = DType.F64 if dtype is DType.F64 else DType.F32
     else:

@@ -1,8 +1,8 @@
 """Frozen networkx graphs of programs, with the same attributes at every stage.
 
-Nodes are in program order, and edges go from what makes a value, or content of memory, to what uses it. So graphs have
-no cycles. Each node has the attributes ``kind`` and ``label``, which are texts, ``position``, an integer by which it is
-ordered, ``output``, whether callers get it, and ``definition``, the node of the program.
+Nodes are in program order, and edges go from the producer of a value, or of content of memory, to its users. So graphs
+have no cycles. Each node has the attributes ``kind`` and ``label``, which are texts, ``position``, an integer for the
+order, ``output``, whether callers get it, and ``definition``, the node of the program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLAIN: Final[Mapping[str, object]] = MappingProxyType({})
 
 @attrs.frozen
 class Vertex:
-    """A node of a graph: its name, what it is in a word and as text, whether callers get it, what the program has."""
+    """A node of a graph: its name, its kind in a word, its text, whether callers get it, and its definition."""
 
     name: str
     kind: str
@@ -50,16 +50,16 @@ def frozen_graph(vertices: Iterable[Vertex], edges: Iterable[tuple[str, str, Map
 
 @attrs.frozen
 class Work:
-    """A launch, a loop or a branch, as far as a graph tells it.
+    """A launch, a loop or a branch, with the facts that a graph needs.
 
     Attributes:
         kind: ``launch``, ``loop`` or ``branch``.
-        label: What it does, in a line.
+        label: Its effect, in a line.
         definition: The node of the program.
         reads: The memory that it reads itself, each name once.
         writes: The memory that it writes itself.
         parts: The works in it: one list for a loop, one or two for a branch.
-        carries: What a step of a loop leaves for what follows, as pairs: its name there, and that in the step.
+        carries: Memory that a step of a loop passes on, as pairs: its name outside, and that in the step.
     """
 
     kind: str
@@ -73,7 +73,7 @@ class Work:
 
 @attrs.define(eq=False, repr=False)
 class WorkGraph:
-    """Makes the graph of works; works get names that no memory has."""
+    """Builder of the graph of works, which get names that no memory has."""
 
     memories: NameScope
     vertices: list[Vertex] = attrs.field(factory=list, init=False)
@@ -82,12 +82,12 @@ class WorkGraph:
     count: int = attrs.field(default=0, init=False)
 
     def memory(self, name: str, kind: str, label: str, definition: object) -> None:
-        """Add memory that has its content before the first work, under its own name."""
+        """Add memory with content before the first work, under its own name."""
         self._append(name, kind, label, definition)
         self.writers[name] = (name,)
 
     def add(self, works: Iterable[Work], inside: str = "") -> None:
-        """Add works in order; ``inside`` is the name of the loop or branch that they stand in."""
+        """Add works in order; ``inside`` is the name of the loop or branch around them."""
         for work in works:
             name = self.memories.fresh(f"work_{self.count}")
             self.count += 1
@@ -100,7 +100,7 @@ class WorkGraph:
             self.writers.update((memory, (name,)) for memory in work.writes)
 
     def _add_parts(self, work: Work, name: str) -> None:
-        """Add what a loop or a branch runs, or may not: what was there before may be there still."""
+        """Add the parts of a loop or a branch, which may not run: earlier content may still be there."""
         before = dict(self.writers)
         after: dict[str, dict[str, None]] = {memory: dict.fromkeys(found) for memory, found in before.items()}
         for part in work.parts:
@@ -113,7 +113,7 @@ class WorkGraph:
         self.writers = {memory: tuple(found) for memory, found in after.items()}
 
     def output(self, memory: str, label: str, definition: object) -> None:
-        """Add a result, under the name of its memory where that is free."""
+        """Add a result, under the name of its memory if that is free."""
         name = NameScope.of(vertex.name for vertex in self.vertices).fresh(memory)
         self._append(name, "output", label, definition)
         self._read(memory, name)
@@ -130,6 +130,6 @@ class WorkGraph:
         self.edges.setdefault((source, target), {}).update({memory: None} if memory else {})
 
     def graph(self) -> nx.DiGraph[str]:
-        """Return the graph; the attribute ``memory`` of edges names what is handed on, and is empty into a loop."""
+        """Return the graph; the attribute ``memory`` of edges names the memory, and is empty into a loop."""
         edges = ((*ends, {"memory": ", ".join(memory)}) for ends, memory in self.edges.items())
         return frozen_graph(self.vertices, edges)

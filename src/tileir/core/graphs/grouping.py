@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return the values of each key; both are in the order in which they come."""
+    """Return the values of each key; keys and values keep their order."""
     groups: dict[K, list[V]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -1,4 +1,4 @@
-"""Reachability: what follows some things in a graph, and the steps of a sequence that results depend on."""
+"""Reachability: the successors of nodes in a graph, and the steps of a sequence that results depend on."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 def reached(start: Iterable[T], following: Callable[[T], Iterable[T]]) -> KeysView[T]:
-    """Return some things, and what follows them in any number of steps; each once, the nearest first."""
+    """Return ``start`` and all nodes reachable from it; each once, the nearest first."""
     found = dict.fromkeys(start)
     pending = [*found]
-    for each in pending:  # it grows meanwhile
+    for each in pending:  # the list grows meanwhile
         fresh = [one for one in dict.fromkeys(following(each)) if one not in found]
         found.update(dict.fromkeys(fresh))
         pending += fresh
@@ -30,10 +30,10 @@ def needed(
 
     Args:
         steps: All steps.
-        results: Names of what has to be made.
-        made: Gives the name of what a step makes.
-        reads: Gives the names that a step reads.
-        stays: Tells which steps are needed for themselves; without it, none is.
+        results: Names of the results.
+        made: Returns the name that a step defines.
+        reads: Returns the names that a step reads.
+        stays: Selects steps to keep for their effects; without it, there are none.
     """
     wanted, found = set(results), []
     for step in reversed(steps):

@@ -1,8 +1,8 @@
-"""Brackets that do not lie as the lines do: where a text with one too many or too few is likely to be wrong.
+"""Brackets that contradict the layout of lines: the likely place of a superfluous or missing one.
 
-A reader notices such a bracket where the text ends, or names the next comma. Whoever lays out JSON in lines begins a
-line with what closes a block of lines, as far left as the line that opened it; the first bracket that does otherwise
-is nearest to the fault.
+A reader notices such a bracket only at the end of a text or at the next comma. In JSON laid out in lines, the bracket
+that closes a block begins a line, with the indentation of the line that opened it; the first bracket that does
+otherwise is nearest to the fault.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ _TOKEN: Final = re.compile(r"""//[^\n]*|"(?:[^"\\\n]|\\.)*"?|(?P<bracket>[\[\]{}
 
 @attrs.frozen
 class Misplaced:
-    """A bracket that is likely to be wrong, or to lack its counterpart.
+    """A bracket that is probably wrong, or lacks its counterpart.
 
     Attributes:
-        start: Where it stands.
-        problem: What is wrong, and what to do about it.
-
+        start: Its position.
+        problem: The fault and its correction.
     """
 
     start: int
@@ -34,16 +33,16 @@ class Misplaced:
 
 
 def brackets_of(text: str) -> Iterator[int]:
-    """Yield where the brackets of a text stand, but those in strings and comments."""
+    """Yield the positions of the brackets of a text, except those in strings and comments."""
     return (token.start() for token in _TOKEN.finditer(text) if token["bracket"])
 
 
 def misplaced(text: str, brackets: Iterable[int]) -> Misplaced | None:
-    """Return the first bracket that lies in no way that lines do; None where all do.
+    """Return the first bracket that contradicts the layout of lines; None if there is none.
 
     Args:
         text: The text, in which brackets do not match, or something else is wrong.
-        brackets: Where its brackets stand, in order.
+        brackets: The positions of its brackets, in order.
     """
     opened: list[int] = []
     for place in brackets:
@@ -57,7 +56,7 @@ def misplaced(text: str, brackets: Iterable[int]) -> Misplaced | None:
 
 
 def _unequal(text: str, opening: int, closing: int) -> Misplaced | None:
-    """Return what is wrong with brackets of two kinds."""
+    """Return the fault of brackets of two kinds."""
     wanted, line = _CLOSES[text[opening]], text.count("\n", 0, opening) + 1
     if text[closing] == wanted:
         return None
@@ -66,7 +65,7 @@ def _unequal(text: str, opening: int, closing: int) -> Misplaced | None:
 
 
 def _crooked(text: str, opening: int, closing: int) -> Misplaced | None:
-    """Return what is wrong with a pair of brackets, as far as lines tell."""
+    """Return the fault of a pair of brackets that the lines show."""
     first, last = (text.rfind("\n", 0, place) + 1 for place in (opening, closing))
     line, sign = text.count("\n", 0, opening) + 1, text[closing]
     begins = not text[last:closing].strip(" \t]}")

@@ -1,15 +1,13 @@
 """JSON for every node, and the content hash that identifies it.
 
 A document is ``{"format": "tileir.stripe.Program", "node": …, "version": 1}``; each format has a version of its own
-(:mod:`tileir.core.json.versions`). A node is an object with the
-name of its class under ``"$"`` and all fields that take part in equality, so spans are left out. Tuples are
-arrays, enumerations their value, fractions ``"p/q"``. What JSON lacks is spelt as ``{"$": "float", "value": "inf"}``
-(also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``; bytes are strings in base64. Keys are
-sorted, and what may be left out, as no older document has it, is left out where it has its default, so equal bytes mean
-equal nodes.
+(:mod:`tileir.core.json.versions`). A node is an object with the name of its class under ``"$"`` and all fields that
+equality compares, so spans are left out. Tuples are arrays, enumerations their value, fractions ``"p/q"``. Values that
+JSON lacks are spelt as ``{"$": "float", "value": "inf"}`` (also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$":
+"int", "value": "0x…"}``; bytes are strings in base64. Keys are sorted, and fields that older documents lack are left
+out if they have their defaults, so equal bytes mean equal nodes.
 
-Decoding is driven by the type annotations of the node classes, which their modules must therefore import at
-run time.
+Decoding is driven by the type annotations of the node classes, which their modules must therefore import at run time.
 """
 
 from __future__ import annotations
@@ -33,11 +31,10 @@ T = TypeVar("T")
 
 @at_the_call
 def to_json(node: AttrsInstance) -> bytes:
-    """Return the canonical JSON of ``node``, the same in every process.
+    """Return the canonical JSON of ``node``, equal in every process.
 
     Raises:
-        TileError: TIL602 where nodes are nested too deeply.
-
+        TileError: TIL602, nodes are nested too deeply.
     """
     return _document(node, encode)
 
@@ -45,34 +42,32 @@ def to_json(node: AttrsInstance) -> bytes:
 def quick_json(node: AttrsInstance) -> bytes:
     """Return JSON of ``node`` that :func:`from_json` reads, made in half the time of :func:`to_json`.
 
-    Its bytes are those of the library that writes it: another version may spell numbers in another way.
+    Its bytes depend on the version of the library that writes it, which may spell numbers differently.
 
     Raises:
-        TileError: TIL602 where nodes are nested too deeply.
-
+        TileError: TIL602, nodes are nested too deeply.
     """
     import orjson  # as in from_json
 
     def written(document: object) -> bytes:
         try:
             return orjson.dumps(document)
-        except orjson.JSONEncodeError:  # it nests documents less deeply than the standard library
+        except orjson.JSONEncodeError:  # it supports less nesting than the standard library
             return _dumped(document)
 
     return _document(node, encode, written)
 
 
 def content_hash(node: AttrsInstance) -> str:
-    """Return the SHA-256 of :func:`identity`, in hexadecimal. It tells 1, 1.0 and True apart."""
+    """Return the SHA-256 of :func:`identity`, in hexadecimal. It distinguishes 1, 1.0 and True."""
     return hashlib.sha256(identity(node)).hexdigest()
 
 
 def identity(node: AttrsInstance) -> bytes:
-    """Return JSON that tells ``node`` from all others: that of :func:`to_json`, with digests in place of arrays.
+    """Return JSON that identifies ``node``: that of :func:`to_json`, with digests in place of arrays.
 
     Raises:
-        TileError: TIL602 where nodes are nested too deeply.
-
+        TileError: TIL602, nodes are nested too deeply.
     """
     return _document(node, identify)
 
@@ -96,17 +91,17 @@ def _document(
 def from_json(data: bytes | str, cls: type[T]) -> T:
     """Read a node of class ``cls`` back.
 
-    Rules that span several nodes are not checked: that is the business of the verifier of its stage.
+    Rules across several nodes are not checked: that is left to the verifier of its stage.
 
     Raises:
-        ArgumentError: TIL707, there is no class.
-        TileError: TIL601 where the data is not JSON, TIL602 where it is not the JSON of such a node. The
-            message says where, as in ``$.node.statements[3].value``.
-
+        ArgumentError: TIL707, ``cls`` is no class.
+        TileError: TIL601, the data is not JSON; TIL602, it is not the JSON of such a node. The message has the place,
+            as
+            in ``$.node.statements[3].value``.
     """
     if not isinstance(cls, type):
         raise ArgumentError.of("TIL707", f"JSON is read as a node of a class, not of {cls!r:.80}")
-    import orjson  # unlike the standard library's, it never recurses without bound nor lets bad UTF-8 pass
+    import orjson  # unlike the standard library's, it never recurses without bound nor accepts bad UTF-8
 
     try:
         document: object = orjson.loads(data)
@@ -125,9 +120,9 @@ def from_json(data: bytes | str, cls: type[T]) -> T:
 
 
 def format_of(cls: type) -> str:
-    """Return the name of a class in the package of its stage, whatever the module there.
+    """Return the name of a class in the package of its stage, without its module there.
 
-    A package beside the compiler, ``tileir_formula``, is named as a stage of it is: ``tileir.formula``.
+    A package beside the compiler, ``tileir_formula``, is named like a stage: ``tileir.formula``.
     """
     return ".".join((*cls.__module__.replace("tileir_", "tileir.", 1).split(".")[:2], cls.__name__))
 

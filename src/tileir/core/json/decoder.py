@@ -1,4 +1,4 @@
-"""Plain JSON values to nodes, by the annotations of their classes. :mod:`tileir.core.json.codec` tells the format."""
+"""Plain JSON values to nodes, by the annotations of their classes, in the format of :mod:`tileir.core.json.codec`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tileir.core.nodes import attrs
 Decoder: TypeAlias = Callable[[object], object]
 
 MAX_DEPTH: Final = 512
-"""Objects and arrays inside one another: ample for expressions of the greatest depth that verifiers let pass."""
+"""Greatest depth of nested objects and arrays: ample for the deepest expressions that verifiers accept."""
 
 _WIDE: Final = re.compile(r"-?0x[0-9a-f]+")
 _FRACTION: Final = re.compile(r"-?[1-9][0-9]*/[1-9][0-9]*")
@@ -42,7 +42,7 @@ class FormatError(Exception):
 
 
 def is_shallow(document: object) -> bool:
-    """Return whether at most :data:`MAX_DEPTH` objects and arrays of plain JSON stand inside one another."""
+    """Return whether objects and arrays of plain JSON nest at most :data:`MAX_DEPTH` levels."""
     level = [document]
     for _ in range(MAX_DEPTH + 1):
         level = [
@@ -58,7 +58,7 @@ def is_shallow(document: object) -> bool:
 
 @attrs.frozen(repr=False)
 class _Choice:
-    """What may stand somewhere: by the JSON type of the value, and for objects by their tag."""
+    """The alternatives at a place: by the JSON type of the value, and for objects by their tag."""
 
     expected: str
     by_type: Mapping[type, Decoder]
@@ -67,7 +67,7 @@ class _Choice:
 
 @cache
 def decoder_of(hint: object) -> Decoder:
-    """Return what turns plain JSON into a value of the annotation ``hint``; it raises :class:`FormatError`."""
+    """Return the decoder from plain JSON to a value of the annotation ``hint``; it raises :class:`FormatError`."""
     choice = _choice(hint)
     by_type, by_tag = choice.by_type, choice.by_tag
 
@@ -126,7 +126,7 @@ def _enum_decoder(cls: type[enum.Enum]) -> Decoder:
 
 
 def _tuple_decoder(args: tuple[object, ...]) -> Decoder:
-    """Return the decoder of a tuple: of any length where a type and ``...`` say what it holds, else of one for each."""
+    """Return the decoder of a tuple: of any length for a type and ``...``, else of one element for each type."""
     count = None if args[1:] == (...,) else len(args)
     decoders: Iterable[Decoder] = repeat(decoder_of(args[0])) if count is None else tuple(map(decoder_of, args))
 
@@ -134,7 +134,7 @@ def _tuple_decoder(args: tuple[object, ...]) -> Decoder:
         assert isinstance(data, list)
         if count is not None and len(data) != count:
             raise FormatError(f"expected an array of {count} but found one of {len(data)}")
-        items: list[object] = []  # on a fault, how many there are is the index of the next
+        items: list[object] = []  # on a fault, its length is the index of the next one
         try:
             for decoder, item in zip(decoders, data, strict=False):  # one decoder may be for all
                 items.append(decoder(item))
@@ -148,7 +148,7 @@ def _tuple_decoder(args: tuple[object, ...]) -> Decoder:
 
 @attrs.frozen(slots=False, repr=False)
 class _NodeDecoder:
-    """Decodes the nodes of one class."""
+    """Decoder of the nodes of one class."""
 
     cls: type
 
@@ -160,7 +160,7 @@ class _NodeDecoder:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys that an object of this class has."""
+        """The keys of an object of this class."""
         return frozenset(("$", *field_names(self.cls)))
 
     def decode(self, data: object) -> object:
@@ -227,7 +227,7 @@ def _decode_bytes(data: object) -> object:
         value = b64decode(data, validate=True)
     except ValueError:  # characters beyond ASCII, of no digit, or a wrong number of them
         value = None
-    if value is None or b64encode(value).decode() != data:  # bits that are left over must be 0
+    if value is None or b64encode(value).decode() != data:  # unused bits must be 0
         raise FormatError(f"expected bytes in base64 but found {_describe(data)}")
     return value
 

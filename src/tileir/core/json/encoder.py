@@ -1,4 +1,4 @@
-"""Nodes to plain JSON values, by the class of each value alone. :mod:`tileir.core.json.codec` tells the format."""
+"""Nodes to plain JSON values, by the class of each value alone, in the format of :mod:`tileir.core.json.codec`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Encoder: TypeAlias = Callable[[object], object]
 
 
 def encode(value: object) -> object:
-    """Return what the standard library's ``json`` writes for ``value``; a TypeError where it has no such form."""
+    """Return the value for the standard library's ``json``; a TypeError if ``value`` has no such form."""
     return _ENCODERS[type(value)](value)
 
 
 def identify(value: object) -> object:
-    """Return what :func:`encode` does, but for arrays, which their digests stand for: they are hashed once."""
+    """Return the result of :func:`encode` with digests in place of arrays, which are hashed once."""
     return _IDENTIFIERS[type(value)](value)
 
 
@@ -93,12 +93,12 @@ def _encode_fraction(value: object) -> object:
 
 
 def field_names(cls: type) -> tuple[str, ...]:
-    """Return the fields of a node class that are written, in the order of their keys: those that equality sees."""
+    """Return the fields of a node class that are written, sorted by their keys: those that equality compares."""
     return tuple(sorted(field.name for field in attrs.fields(cls) if field.eq))
 
 
 def added(cls: type) -> dict[str, object]:
-    """Return the fields of a node class that are written only where they differ from these defaults."""
+    """Return the fields of a node class that are written only if they differ from these defaults."""
     return {field.name: field.default for field in attrs.fields(cls) if ADDED.items() <= field.metadata.items()}
 
 

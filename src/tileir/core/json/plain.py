@@ -1,4 +1,4 @@
-"""JSON that people write: with comments and trailing commas, read with all faults told at once."""
+"""JSON for people: with comments and trailing commas, and with all faults reported at once."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
 
 Path: TypeAlias = tuple["str | int", ...]
-"""The way to a value of JSON: names of members and numbers of items."""
+"""The path to a value of JSON: names of members and numbers of items."""
 
 _BEYOND_JSON: Final = re.compile(
     r"""(?P<string>"(?:[^"\\\n]|\\.)*"?)|(?P<comment>//[^\n]*)"""
     r"""|(?<=[\w"\]}])(?P<comma>,)(?=(?:\s|//[^\n]*(?:\n|\Z))*[\]}])"""
 )
-"""What a strict reader refuses: comments, and commas behind the last item. Strings are matched to be skipped."""
+"""Text that a strict reader refuses: comments, and commas after the last item. Strings are matched to be skipped."""
 
 
 _ABOUT_BRACKETS: Final = frozenset(
     {"Extra data", "Expecting ',' delimiter", "Expecting property name enclosed in double quotes", "Expecting value"}
 )
-"""What a strict reader says where a bracket before is one too many, or lacks."""
+"""Messages of a strict reader that a superfluous or missing bracket causes."""
 
 Places: TypeAlias = "Callable[[], Mapping[Path, Span]]"
-"""Finds where the values of a text were written, by the way to them."""
+"""Finds the places of the values of a text, by the path to them."""
 
 _PART: Final = re.compile(r"\[\d+\]|[^.\[\]]+")
 _TOKEN: Final = re.compile(r"""//[^\n]*|(?P<value>"(?:[^"\\\n]|\\.)*"|[^\s"\[\]{},:/]+)|(?P<sign>[\[\]{},:])""")
 
 
 def read_json(text: str, name: str = "<json>", place: Callable[[int, int], Span] | None = None) -> object:
-    """Return what a text says.
+    """Return the value of a text.
 
-    Comments run from ``//`` to the end of the line; a comma may stand behind the last item of a list or object.
+    Comments run from ``//`` to the end of the line; a comma may follow the last item of a list or object.
 
     Args:
         text: The text.
-        name: What messages call it.
-        place: Where its characters from one to another come from, if it was made of another text.
+        name: The name of the text in messages.
+        place: Maps a range of its characters to its origin, if it was made from another text.
 
     Raises:
-        TileError: TIL601 where it is not JSON, with the place; TIL602 for a name that stands twice in an object, or
-            for JSON nested more than 500 deep.
+        TileError: TIL601, it is not JSON, with the place; TIL602, a name occurs twice in an object, or JSON is nested
+            more
+            than 500 deep.
     """
 
     def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -76,13 +77,13 @@ def read_json(text: str, name: str = "<json>", place: Callable[[int, int], Span]
 
 
 def places_of(text: str) -> dict[Path, tuple[int, int]]:
-    """Return which characters of a text that :func:`read_json` reads are the values in it, by the way to them.
+    """Return the character ranges of the values in a text for :func:`read_json`, by the path to them.
 
-    For a member the way to its value with ``":"`` behind it leads to its name.
+    The path to the value of a member, followed by ``":"``, is that of its name.
     """
     places: dict[Path, tuple[int, int]] = {}
     path: list[str | int | None] = []  # None where a name comes next
-    inside: list[tuple[str, int]] = []  # the bracket, and where it stands
+    inside: list[tuple[str, int]] = []  # the bracket, and its position
     for token in _TOKEN.finditer(text):
         sign, in_object = token["sign"], bool(inside) and inside[-1][0] == "{"
         if token["value"] and in_object and path[-1] is None:
@@ -107,13 +108,12 @@ def _way(path: Iterable[str | int | None]) -> Path:
 
 @attrs.frozen
 class Reader:
-    """Reads values of known shape, and collects what does not fit; what it returns then is of no use.
+    """Reader of values of known shape, which collects faults; after one, results are meaningless.
 
     Attributes:
-        root: The place of the value as a whole, which those of its parts begin with.
-        places: Finds where the value was written (:func:`places_of`), for messages.
-        faults: What was wrong so far; the only state.
-
+        root: The place of the value as a whole, with which those of its parts begin.
+        places: Finds the text of the value (:func:`places_of`), for messages.
+        faults: The faults so far; the only state.
     """
 
     root: str = ""
@@ -121,7 +121,7 @@ class Reader:
     faults: list[Diagnostic] = attrs.field(factory=list)
 
     def fault(self, place: str, problem: str, key: str | None = None) -> None:
-        """Note a fault at a place such as ``mem_units.SRAM``, or at the name of a member there."""
+        """Add a fault at a place such as ``mem_units.SRAM``, or at the name of a member there."""
         span = None
         if self.places is not None:
             found = self.places()
@@ -131,12 +131,12 @@ class Reader:
             )
             span = None if key is None else found.get((*path, key, ":"))
             while span is None and path not in found and path:
-                path = path[:-1]  # what is missing has no place, but what it is missing in
+                path = path[:-1]  # a missing part has no place, but its parent has
             span = span or found.get(path)
         self.faults.append(Diagnostic("TIL602", f"{place}: {problem}", span))
 
     def members(self, value: object, place: str, known: Iterable[str] | None = None) -> Mapping[str, object]:
-        """Return the members of an object; with ``known``, no others may be there."""
+        """Return the members of an object; with ``known``, no others are permitted."""
         if not isinstance(value, dict):
             self.fault(place, f"write an object {{…}} here, not {_kind(value)}")
             return {}
@@ -171,7 +171,7 @@ class Reader:
         return ()
 
     def flag(self, members: Mapping[str, object], key: str, place: str) -> bool:
-        """Return a member that is true or false; false where it is missing."""
+        """Return a member that is true or false; false if it is missing."""
         value = members.get(key, False)
         if isinstance(value, bool):
             return value
@@ -179,7 +179,7 @@ class Reader:
         return False
 
     def number(self, members: Mapping[str, object], key: str, place: str, default: float | None = None) -> float:
-        """Return a member that is a number, an integer where it has no fraction."""
+        """Return a member that is a number, an integer if it has no fraction."""
         value = members.get(key, default)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return int(value) if isinstance(value, float) and value.is_integer() else value

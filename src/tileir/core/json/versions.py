@@ -1,8 +1,8 @@
 """The version of each format of JSON: of all documents whose nodes are of one package.
 
-A version is raised when a class of its package gains, loses or renames a field, or means something else. Until tileir
-1.0 only documents of the current version are read. What is kept for longer is text: programs of Tile, formulas, and
-bundles, which are made of text.
+A version is raised when a class of its package gains, loses or renames a field, or changes its meaning. Until tileir
+1.0 only documents of the current version are read. The durable formats are texts: programs of Tile, formulas, and
+bundles, which consist of text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def version_of(name: str) -> int:
 
 
 def refusal(name: str, version: object) -> str | None:
-    """Return the sentence for a document of a version that this release does not read; None for one that it reads."""
+    """Return the sentence for a document of a version that this release does not read; None if it does."""
     known = version_of(name)
     if version == known and type(version) is int:
         return None

@@ -1,9 +1,9 @@
-"""Frozen attrs classes that share the methods by which they are shown, compared and hashed.
+"""Frozen attrs classes with shared methods for display, comparison and hashing.
 
-attrs writes such methods for each class and compiles them, which takes most of the time in which a module with many
-classes is loaded. What they do is the same for all, but for the names of the fields. Nodes with other values in some of
-their fields are made here at half the price of :func:`attrs.evolve`, as passes make thousands of them; and so are nodes
-in the first place, by constructors that write slots, where those of attrs have ``object`` look for each by its name.
+attrs generates these methods for each class and compiles them, which takes most of the load time of a module with many
+classes. They differ only in the names of fields. :func:`evolve` takes half the time of :func:`attrs.evolve`, as passes
+copy thousands of nodes; so do constructors here, which write slots, where those of attrs have ``object`` look up each
+by its name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 else:
 
     def frozen(cls=None, *, repr=True, eq=None, cache_hash=False, **options):  # noqa: A002  the names of attrs
-        """Make a class what :func:`attrs.frozen` makes of it, by methods of its own only where hashes are kept."""
+        """Make a class like :func:`attrs.frozen`, with generated methods only if hashes are cached."""
         if cls is None:
             return partial(frozen, repr=repr, eq=eq, cache_hash=cache_hash, **options)
         own = vars(cls)
@@ -55,7 +55,7 @@ else:
         return made
 
     def evolve(node, /, **changes):
-        """Return what :func:`attrs.evolve` returns: an instance with other values in some fields."""
+        """Return an instance with other values in some fields, like :func:`attrs.evolve`."""
         kind = type(node)
         values, places, keywords = _LAYOUTS.get(kind) or _layout(kind)
         new = list(values(node))
@@ -71,8 +71,9 @@ else:
 
 
 _LAYOUTS: Final[dict[type, _Layout]] = {}
-"""For each class that was evolved, what gives the fields of an instance that its constructor takes, the place of each
-by the name under which that takes it, and the names of those that it takes by keyword only, which are the last."""
+"""For each class that was evolved, the getter of the fields that its constructor takes, the position of each by its
+parameter's name, and the names of keyword-only parameters, which are the last.
+"""
 
 
 def _layout(kind: type[attrs.AttrsInstance]) -> _Layout:
@@ -88,11 +89,11 @@ def _together(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 _ONLY_SETS: Final = ("_cached_setattr_get",)
-"""What a constructor by attrs names that does no more than set fields, and what it is to empty."""
+"""Names in a constructor by attrs that only sets fields, apart from those of fields to empty."""
 
 
 def _until_called(made: Any, theirs: Any) -> Callable[..., None]:
-    """Return a constructor that puts a quick one into its place when it is called first: most classes never are."""
+    """Return a constructor that replaces itself by a quick one at the first call: most classes have no instances."""
 
     def first(node: Any, *values: Any, **named: Any) -> None:
         made.__init__ = _writing(made, theirs)
@@ -103,7 +104,7 @@ def _until_called(made: Any, theirs: Any) -> Callable[..., None]:
 
 
 def _writing(made: Any, theirs: Any) -> Any:
-    """Return a constructor that writes the slots which the one by attrs sets; that itself where there are none."""
+    """Return a constructor that writes the slots which the one by attrs sets; that itself if there are none."""
     code, names = theirs.__code__, {field.alias: field.name for field in attrs.fields(made)}
     given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     taken = [names[name] for name in given[1:]]
@@ -121,7 +122,7 @@ def _writing(made: Any, theirs: Any) -> Any:
 
 @cache
 def _template(positional: int, keyed: int, emptied: int) -> CodeType:
-    """Return the code of a constructor that sets so many fields; to compile that of each class takes its time."""
+    """Return the code of a constructor that sets this many fields; compiling one for each class would be slow."""
     names = [f"value{number}" for number in range(positional + keyed)]
     taken = ", ".join(("self", *names[:positional], *(("*",) if keyed else ()), *names[positional:]))
     sets = [f"set{number}(self, {name})" for number, name in enumerate((*names, *("None",) * emptied))]
@@ -148,7 +149,7 @@ def _hash(node: Any) -> int:
 
 
 def _compared(cls: type[attrs.AttrsInstance]) -> Any:
-    """Return the function that gives what is compared of an instance."""
+    """Return the function that returns the compared values of an instance."""
     fields = [field for field in attrs.fields(cls) if field.eq]
     if not fields:
         return type

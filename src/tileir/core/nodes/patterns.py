@@ -1,9 +1,8 @@
 """Laws over operations, for every representation: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 
-A law has a pattern and what stands in its place. Names in it are holes, which stand for any value, and one name for
-equal ones; numbers are constants; and operations are those of :class:`tileir.core.ops.Op`, with operands in either
-order where they commute. What values are is told by :class:`Terms`, one for each representation, so that one law
-serves all.
+A law has a pattern and a replacement. Names in it are holes, which match any value, and equal values for one name;
+numbers are constants; and operations are those of :class:`tileir.core.ops.Op`, with operands in either order if they
+commute. :class:`Terms` describes the values of a representation, so that one law serves all.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ V = TypeVar("V")
 Scalar: TypeAlias = bool | int | float
 
 MOST_CHANGES: Final = 64
-"""How often laws may fit at one place, one after the other."""
+"""Greatest number of successive applications of laws at one place."""
 
 _MOST_DEPTH: Final = 32
 _MOST_CHARACTERS: Final = 4096
@@ -47,7 +46,7 @@ _OPS: Final = {op.value: op for op in Op}
 
 @attrs.frozen
 class Hole:
-    """Any value; equal ones where the name stands several times."""
+    """Any value; equal values if the name occurs several times."""
 
     name: str
 
@@ -61,7 +60,7 @@ class Number:
 
 @attrs.frozen
 class Operation:
-    """An operation on what its operands match."""
+    """An operation on matches of its operands."""
 
     op: Op
     operands: tuple[Term, ...]
@@ -72,29 +71,29 @@ Term: TypeAlias = Hole | Number | Operation
 
 @attrs.frozen
 class Operand:
-    """The operand that a hole stands for, as conditions of laws see it; ``number`` where it is a constant."""
+    """The value of a hole for conditions of laws; ``number`` if it is a constant."""
 
     dtype: DType
     number: Scalar | None
 
 
 class Terms(Protocol[V]):
-    """The values of a representation, and how to make new ones."""
+    """The values of a representation, and constructors of new ones."""
 
     def operation(self, value: V) -> tuple[Op, tuple[V, ...]] | None:
         """Return the operation that a value is, with its operands; None for anything else."""
 
     def number(self, value: V) -> Scalar | None:
-        """Return the constant that a value is in all its elements, or None."""
+        """Return the constant that a value equals in all its elements, or None."""
 
     def dtype(self, value: V) -> DType:
         """Return the element type of a value."""
 
     def apply(self, op: Op, operands: tuple[V, ...]) -> V | None:
-        """Return a new value; None where operands do not go together."""
+        """Return a new value; None if operands do not match."""
 
     def constant(self, number: int | float, like: V) -> V | None:
-        """Return a constant of the type of another value; None where that cannot hold the number."""
+        """Return a constant of the type of another value; None if that cannot hold the number."""
 
 
 @attrs.frozen
@@ -103,7 +102,7 @@ class Law:
 
     Attributes:
         text: The law.
-        where: Tells by what the holes stand for whether it holds; None where it always does. Laws are equal by both.
+        where: The condition on the values of the holes; None if it always holds. Laws are equal by both.
 
     Raises:
         ParseError: The text is no law.
@@ -113,11 +112,11 @@ class Law:
     where: Callable[[Mapping[str, Operand]], bool] | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no law where it is made."""
+        """Refuse invalid laws at their definition."""
         _sides(self.text)
 
     def rewritten(self, terms: Terms[V], value: V) -> V | None:
-        """Return what stands in the place of a value, or None where the law does not fit it."""
+        """Return the replacement of a value, or None if the law does not apply."""
         pattern, replacement = _sides(self.text)
         for found in _matches(terms, pattern, value, {}):
             if self.where is not None and not self.where(_operands(terms, found)):
@@ -130,7 +129,7 @@ class Law:
 
 @attrs.define(eq=False, repr=False)
 class Changes:
-    """Counts how often laws fit, so that those that go round in circles are told and do not run for ever."""
+    """Counter of applied laws, which detects endless cycles."""
 
     left: int
 
@@ -150,7 +149,7 @@ def _operands(terms: Terms[V], found: Mapping[str, V]) -> dict[str, Operand]:
 
 
 def _matches(terms: Terms[V], term: Term, value: V, found: dict[str, V]) -> Iterator[dict[str, V]]:
-    """Yield what holes stand for, in each way in which a term fits a value."""
+    """Yield the values of holes, for each match of a term with a value."""
     match term:
         case Hole(name=name):
             if name not in found:
@@ -189,7 +188,7 @@ def _built(terms: Terms[V], term: Term, found: Mapping[str, V], like: V) -> V | 
             return terms.constant(number, like)
         case Operation(op=op, operands=operands):
             made: dict[Term, V | None] = {}
-            for each in sorted(operands, key=_is_number):  # numbers take their types from what stands beside them
+            for each in sorted(operands, key=_is_number):  # numbers take their types from the other operands
                 beside = next((made[other] for other in operands[op is Op.COND :] if made.get(other) is not None), None)
                 if each not in made:
                     made[each] = _built(terms, each, found, like if beside is None else beside)
@@ -231,7 +230,7 @@ def _law(cursor: Cursor) -> tuple[Term, Term]:
 
 
 def _term(cursor: Cursor, holes: set[str], known: set[str] | None, depth: int) -> Term:
-    """Read a term; ``known`` are the holes of the pattern, where that is read already."""
+    """Read a term; ``known`` are the holes of the pattern, if that is read already."""
     if depth > _MOST_DEPTH:
         raise cursor.report_and_abandon(f"terms of laws are at most {_MOST_DEPTH} deep", cursor.here, "TIL103")
     if cursor.at(_NUMBER):

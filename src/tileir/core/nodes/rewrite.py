@@ -1,4 +1,4 @@
-"""Rewriting that keeps identity: what did not change is returned as it was."""
+"""Rewriting that keeps identity: unchanged values are returned themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def rewritten(items: tuple[S, ...], function: Callable[[S], tuple[S, ...]]) -> tuple[S, ...]:
-    """Replace each item by none or more; return ``items`` itself when nothing changed."""
+    """Replace each item by none or more; return ``items`` itself if nothing changed."""
     new = tuple(chain.from_iterable(map(function, items)))
     same = len(new) == len(items) and all(map(operator.is_, new, items))
     return items if same else new
@@ -23,7 +23,7 @@ def rewritten(items: tuple[S, ...], function: Callable[[S], tuple[S, ...]]) -> t
 
 @attrs.frozen
 class Rule(Generic[T]):
-    """A rewrite whose name is the law that it applies; ``apply`` returns None where it does not fit."""
+    """A rewrite whose name is the law that it applies; ``apply`` returns None if it does not fit."""
 
     law: str
     apply: Callable[[T], T | None] = attrs.field(eq=False)

@@ -1,4 +1,4 @@
-"""Rules that nodes keep, declared on their classes: a predicate of a node, and the sentence for one that breaks it."""
+"""Invariants of nodes, declared on their classes: a predicate of a node, and the sentence for one that breaks it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from tileir.core.nodes import attrs
 
 Predicate: TypeAlias = Callable[..., bool]
-"""A function of a node, and of what its operands are called by, where these are names."""
+"""A function of a node, and of the definitions of its operands, if these are names."""
 
 
 @attrs.frozen(eq=False)
@@ -18,9 +18,8 @@ class Rule:
     Attributes:
         holds: The predicate.
         message: The sentence about a node that breaks it: a text with fields or properties of the node, or attributes
-            of these, in braces, or a function that is passed what ``holds`` is.
-        code: That of the fault, where the verifier has more than one.
-
+            of these, in braces, or a function with the arguments of ``holds``.
+        code: The code of the fault, if the verifier has more than one.
     """
 
     holds: Predicate
@@ -55,7 +54,7 @@ def broken(node: Any, *operands: object) -> Sequence[Rule]:
 
 
 def same(of: str, *names: str) -> Predicate:
-    """Return whether fields, or the elements of one, agree in an attribute."""
+    """Return a predicate: fields, or the elements of one, agree in an attribute."""
 
     def holds(node: object, *_: object) -> bool:
         values = [getattr(node, name) for name in names]
@@ -68,5 +67,5 @@ def same(of: str, *names: str) -> Predicate:
 
 
 def at_least(name: str, least: int) -> Predicate:
-    """Return whether a field is not below a number."""
+    """Return a predicate: a field is not below a number."""
     return lambda node, *_: getattr(node, name) >= least

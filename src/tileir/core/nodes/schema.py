@@ -1,7 +1,7 @@
-"""Roles of the fields of nodes, declared once where a node is, and the walks that follow from them.
+"""Roles of the fields of nodes, declared once at the node, and generic walks based on them.
 
-A role stands in the metadata of a field: ``value: Expr = attrs.field(metadata=OPERAND)``. Fields without one are data
-that no walk looks at, such as sizes and types. Nodes are attrs classes; fields with roles are passed by position.
+A role is in the metadata of a field: ``value: Expr = attrs.field(metadata=OPERAND)``. Fields without one are data that
+walks ignore, such as sizes and types. Nodes are attrs classes; fields with roles are passed by position.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHOICES: Final = "tileir.choices"
 
 
 def role(of: Role, *kinds: type) -> Mapping[str, object]:
-    """Return the metadata of a field: its role, and what it stays when it is replaced, where that is not anything."""
+    """Return the metadata of a field: its role, and the kinds of values that may replace it, if restricted."""
     return MappingProxyType({_ROLE: of, _KINDS: kinds})
 
 
@@ -51,12 +51,12 @@ def one_of(*values: object) -> Mapping[str, object]:
 
 
 def choices(kind: type, name: str) -> tuple[Any, ...]:
-    """Return the values of which a field has one; none where it may have others."""
+    """Return the permitted values of a field; none if it is not restricted."""
     return tuple(getattr(attrs.fields(kind), name).metadata.get(_CHOICES, ()))
 
 
 ADDED: Final[Mapping[str, object]] = MappingProxyType({"tileir.added": True})
-"""The metadata of a field that JSON lacks where it has its default, so that older documents and digests stay."""
+"""The metadata of a field that JSON omits if it has its default, so that older documents and digests remain valid."""
 OPERAND: Final = role(Role.OPERAND)
 OPERANDS: Final = role(Role.OPERANDS)
 PART: Final = role(Role.PART)
@@ -74,7 +74,7 @@ _WRITTEN: Final = (Role.TARGET, Role.UPDATED)
 
 @attrs.frozen
 class Slot:
-    """A field with a role, and its place among the fields of its node."""
+    """A field with a role, and its position among the fields of its node."""
 
     name: str
     role: Role
@@ -96,7 +96,7 @@ def slots(kind: type, *roles: Role) -> tuple[Slot, ...]:
 
 
 class _Table(dict[type, T]):
-    """What follows from the roles of each kind of node, made when it is asked for first."""
+    """Derived data of the roles of each kind of node, computed on demand."""
 
     def __init__(self, make: Callable[[type], T]) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def operands(node: object) -> tuple[Any, ...]:
 
 
 def mentions(node: object) -> tuple[Any, ...]:
-    """Return the expressions in the fields of a node, those that it only writes or names among them, in their order."""
+    """Return the expressions in the fields of a node, also those that it only writes or names, in their order."""
     return _MENTIONS[type(node)](node)
 
 
@@ -127,16 +127,15 @@ def named(node: object) -> tuple[Any, ...]:
 
 
 def with_operands(node: N, new: tuple[Any, ...]) -> N:
-    """Return a node without targets and parts over as many other operands; itself when they are the same."""
+    """Return a node without targets and parts with other operands; itself if they are identical."""
     return node if all(map(operator.is_, operands(node), new)) else _REBUILT[type(node)](node, new)
 
 
 def map_operands(function: Callable[[Any], Any], node: N) -> N:
-    """Apply ``function`` to each expression in the fields of a node, as :func:`mentions` gives them.
+    """Apply ``function`` to each expression in the fields of a node, as in :func:`mentions`.
 
     Raises:
-        TypeError: A field cannot hold what ``function`` returns.
-
+        TypeError: A field cannot hold the result of ``function``.
     """
     changed: list[tuple[int, object]] = []
     for slot in _WHOLE_SLOTS[type(node)]:
@@ -161,7 +160,7 @@ def bodies(node: object) -> tuple[Any, ...]:
 
 
 def map_bodies(function: Callable[[Any], Any], node: N) -> N:
-    """Apply ``function`` to each list of statements, or of works, inside a node; itself when all stay as they are."""
+    """Apply ``function`` to each list of statements, or of works, inside a node; itself if nothing changes."""
     return _mapped(node, _BODY_SLOTS[type(node)], function)
 
 
@@ -192,9 +191,9 @@ def writes(node: object) -> tuple[str, ...]:
 
 
 def with_names(node: N, names: Mapping[str, str], memory: Mapping[str, str] = _NO_NAMES) -> N:
-    """Return a node that introduces and uses others of its names; operands, targets and bodies keep theirs.
+    """Return a node with other names for its definitions and uses; operands, targets and bodies keep theirs.
 
-    ``memory`` has the new names of what it reads and writes.
+    ``memory`` has the new names of memory that it reads and writes.
     """
     changed: list[tuple[int, object]] = []
     for field, place, of_memory in _NAME_SLOTS[type(node)]:
@@ -207,12 +206,12 @@ def with_names(node: N, names: Mapping[str, str], memory: Mapping[str, str] = _N
 
 
 def with_used(node: N, names: Mapping[str, str]) -> N:
-    """Return a node that uses others of its names; those that it introduces stay."""
+    """Return a node with other names for its uses; those of its definitions remain."""
     return _mapped(node, _USED_SLOTS[type(node)], lambda old: _renamed(old, names, _NO_NAMES))
 
 
 def _mapped(node: N, slots: Iterable[Slot], function: Callable[[Any], Any]) -> N:
-    """Return a node with what ``function`` makes of some of its fields; itself when all stay as they are."""
+    """Return a node with ``function`` applied to some of its fields; itself if nothing changes."""
     changed: list[tuple[int, object]] = []
     for slot in slots:
         old = getattr(node, slot.name)
@@ -223,7 +222,7 @@ def _mapped(node: N, slots: Iterable[Slot], function: Callable[[Any], Any]) -> N
 
 
 def _renamed(old: Any, names: Mapping[str, str], memory: Mapping[str, str]) -> Any:
-    """Return a name, several of them, or records that have some, with other names."""
+    """Return a name, several names, or records that contain names, with other names."""
     if isinstance(old, str):
         return names.get(old, old)
     if isinstance(old, tuple):
@@ -261,7 +260,7 @@ def _targets_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 def _gathered(
     kind: type, roles: tuple[Role, ...], whole: Callable[[Slot], bool], inside: Callable[[object], tuple[Any, ...]]
 ) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function of nodes that gives fields with some roles: as they are, or what is ``inside`` of them."""
+    """Return a getter of the fields of nodes with some roles: as they are, or the parts ``inside`` of them."""
     found = slots(kind, *roles)
     if all(slot.role is not Role.OPERANDS and whole(slot) for slot in found):
         return _fields(found)
@@ -288,7 +287,7 @@ def _fields(found: tuple[Slot, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function of nodes that gives some fields of theirs."""
+    """Return a getter of some fields of nodes."""
     if not names:
         return _nothing
     get = operator.attrgetter(*names)
@@ -302,7 +301,7 @@ def _introduced_names_of(kind: type) -> Callable[[Any], tuple[str, ...]]:
 
 
 def _names_of(kind: type, of: Role, inside: Callable[[object], tuple[str, ...]]) -> Callable[[Any], tuple[str, ...]]:
-    """Return a function of nodes that gives the names in fields with one role, and in the records that it has."""
+    """Return a getter of the names in fields of nodes with one role, and in their records."""
     found = slots(kind, of, Role.PART)
     types = {field.name: field.type for field in attrs.fields(kind)} if found else {}
     kinds = [types[slot.name] for slot in found]

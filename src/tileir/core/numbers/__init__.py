@@ -1,1 +1,1 @@
-"""The arithmetic of every stage: operations on arrays, integers as Tile divides them, and ranges of integers."""
+"""The arithmetic of every stage: operations on arrays, Tile's integer division, and ranges of integers."""

@@ -26,12 +26,11 @@ def apply(op: Op, *args: Array) -> Array:
     """Compute ``op`` at every element; operands broadcast as in NumPy.
 
     Args:
-        op: What to compute.
+        op: The operation.
         args: As many operands as ``op`` takes, of one dtype in its domain; the first of ``COND`` is bool.
 
     Returns:
         An array of the operands' dtype, or bool for comparisons. ``IDENT`` returns its operand itself.
-
     """
     dtype = dtype_of(args[-1])
     with np.errstate(all="ignore"):
@@ -76,19 +75,17 @@ def constant(value: Number, dtype: DType) -> Array:
 
 
 def order(array: Array, axis: int, *, descending: bool) -> Array:
-    """Return where along ``axis`` the elements stand that come first, second and so on when they are sorted.
+    """Return the positions of the elements along ``axis`` in sorted order.
 
-    NaN is greater than all numbers, and 0.0 equals -0.0. Of equal elements that which stands first comes first, in
-    descending order too.
+    NaN is greater than all numbers, and 0.0 equals -0.0. Equal elements keep their order, in descending order too.
 
     Args:
         array: Elements of any dtype, with one axis or more.
-        axis: Along which to sort, counted from the front.
+        axis: The axis to sort along, counted from the front.
         descending: Whether the greatest element comes first.
 
     Returns:
-        Places, i64, in the shape of ``array``.
-
+        Positions, i64, in the shape of ``array``.
     """
     if dtype_of(array).is_narrow:
         array = array.astype(np.float32)
@@ -122,7 +119,7 @@ def rounded(value: Number, dtype: DType) -> Number:
     if dtype is DType.F64:
         return _nearest_f64(value)
     if dtype is DType.F32 and isinstance(value, float) and abs(value) <= _F32_MAXIMUM:
-        nearest: float = _F32.unpack(_F32.pack(value))[0]  # a hundredth of what an array takes
+        nearest: float = _F32.unpack(_F32.pack(value))[0]  # takes a hundredth of the time for an array
         return nearest
     wide = np.asarray(_odd_f64(value) if isinstance(value, int) else value, np.float64)
     return float(cast(wide, dtype))
@@ -133,7 +130,7 @@ _F32_MAXIMUM: Final = float(np.finfo(np.float32).max)
 
 
 def dtype_of(array: Array) -> DType:
-    """Return the element type of an array; a TypeError, a defect of the caller, where tileir has none."""
+    """Return the element type of an array; a TypeError, a defect of the caller, if tileir has none."""
     dtype = DType.of(array.dtype)
     if dtype is None:
         raise TypeError(f"tileir has no element type for {array.dtype}")
@@ -157,10 +154,10 @@ def _nearest_f64(value: Number) -> float:
 
 
 def _odd_f64(value: int) -> float:
-    """Round an integer to f64 towards zero, with the last bit set where it is inexact.
+    """Round an integer to f64 towards zero, with the last bit set if it is inexact.
 
-    Rounding the result again, to a type of at most 51 bits, equals rounding ``value`` once (Boldo and
-    Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+    Rounding the result again, to a type of at most 51 bits, equals rounding ``value`` once (Boldo and Melquiond,
+    "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
     """
     size = abs(value)
     excess = max(0, size.bit_length() - 53)
@@ -170,7 +167,7 @@ def _odd_f64(value: int) -> float:
 
 
 def _odd_f32(array: Array) -> Array:
-    """Round f32, f64 or integers to f32 "to odd", so that a second rounding to 22 bits at most is all that counts."""
+    """Round f32, f64 or integers to f32 "to odd", so that a second rounding to at most 22 bits equals a single one."""
     if array.dtype == np.float32:
         return array
     exact = np.asarray(array, np.float64)
@@ -213,7 +210,7 @@ def _same(array: Array) -> Array:
 
 
 def _divide(left: Array, right: Array) -> Array:
-    """Divide integers towards zero; 0 where the divisor is, as NumPy's fmod and floor_divide have it."""
+    """Divide integers towards zero; 0 if the divisor is, as in NumPy's fmod and floor_divide."""
     quotient: Array = (left - np.fmod(left, right)) // right
     return quotient
 
@@ -241,9 +238,9 @@ def _fma_f32(x: Array, y: Array, z: Array) -> Array:
 
 
 def _fma_f64(x: Array, y: Array, z: Array) -> Array:
-    """Compute ``x * y + z`` with one rounding (Boldo and Melquiond 2008); by fractions where parts over- or underflow.
+    """Compute ``x * y + z`` with one rounding (Boldo and Melquiond 2008); by fractions if parts over- or underflow.
 
-    Where the product is exact, as that of 0, or not finite, the sum rounds once by itself.
+    If the product is exact, as that of 0, or not finite, the sum rounds once by itself.
     """
     product = x * y
     upper, lower = _two_sum(z, _product_error(x, y, product))

@@ -1,4 +1,4 @@
-"""Number systems that interpreters compute with: that of tileir, or another that a checker puts in its place."""
+"""Number systems of interpreters: that of tileir, or a replacement by a checker."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _UFUNCS: Final = {
 
 
 class NumberSystem:
-    """The numbers that devices compute with, as :mod:`tileir.core.numbers.arithmetic` defines them.
+    """The numbers of devices, as :mod:`tileir.core.numbers.arithmetic` defines them.
 
-    A subclass may represent floats in another way. Bools and integers are the same in every system: they decide where
-    elements are, and which are computed.
+    A subclass may represent floats in another way. Bools and integers are equal in every system: they determine
+    positions of elements, and which are computed.
     """
 
     def storage(self, dtype: DType) -> np.dtype[Any]:
@@ -49,7 +49,7 @@ class NumberSystem:
         return args[0].view(dtype.numpy) if op is Op.BITS else arithmetic.apply(op, *args)
 
     def order(self, array: Array, axis: int, *, descending: bool) -> Array:
-        """Return the sorted places of the elements along ``axis``: :func:`tileir.core.numbers.arithmetic.order`."""
+        """Return the sorted positions of the elements along ``axis``: :func:`tileir.core.numbers.arithmetic.order`."""
         return arithmetic.order(array, axis, descending=descending)
 
     def merge_at(
@@ -60,7 +60,7 @@ class NumberSystem:
         places: Array,
         values: Array,
     ) -> None:
-        """Merge ``values`` into ``out`` at ``places``, in order; a place may occur several times."""
+        """Merge ``values`` into ``out`` at ``places``, in order; a position may occur several times."""
         if aggregation is Aggregation.ASSIGN:
             out[places] = values
             return
@@ -74,4 +74,4 @@ class NumberSystem:
 
 
 REAL: Final = NumberSystem()
-"""What everything is computed with unless somebody asks for something else."""
+"""The default number system."""

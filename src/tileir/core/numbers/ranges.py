@@ -1,4 +1,4 @@
-"""Ranges of integers, what divides them, and what operations make of both."""
+"""Ranges of integers, their divisors, and the effect of operations on both."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Range:
 
     @classmethod
     def constant(cls, value: int) -> Range:
-        """Return what is known about a constant."""
+        """Return the range of a constant."""
         return cls(value, value, abs(value))
 
     @classmethod
     def of(cls, dtype: DType, divisor: int = 1) -> Range:
-        """Return what is known about any value of an integer type or bool."""
+        """Return the range of any value of an integer type or bool."""
         return cls(int(dtype.minimum), int(dtype.maximum), divisor)
 
     @property
     def known(self) -> int | None:
-        """The value itself, where only one is possible."""
+        """The value itself, if only one is possible."""
         return self.low if self.low == self.high else None
 
     def fits(self, dtype: DType) -> bool:
@@ -39,14 +39,14 @@ class Range:
         return dtype.minimum <= self.low and self.high <= dtype.maximum
 
     def wrapped(self, dtype: DType) -> Range:
-        """Return what is known after reduction to the range of ``dtype``: powers of two still divide the value."""
+        """Return the range after reduction to that of ``dtype``: powers of two still divide the value."""
         if self.fits(dtype):
             return self
         return Range.of(dtype, math.gcd(self.divisor, 1 << dtype.bits))
 
 
 def exact(op: Op, ranges: Sequence[Range]) -> Range | None:
-    """Return what is known about the mathematical result, which may not fit the type; None where nothing is.
+    """Return the range of the mathematical result, which may not fit the type; None if it is unknown.
 
     Of a choice the last two operands are enough.
     """
@@ -96,7 +96,7 @@ def _exact_bits(op: Op, ranges: Sequence[Range]) -> Range | None:
 
 
 def either(left: Range, right: Range) -> Range:
-    """Return what is known about a value that is one of two."""
+    """Return the range of a value that is one of two."""
     return Range(min(left.low, right.low), max(left.high, right.high), math.gcd(left.divisor, right.divisor))
 
 

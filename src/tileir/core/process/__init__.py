@@ -1,1 +1,1 @@
-"""The Python process around a compiler: garbage, forks, tracebacks, and work that is given up."""
+"""The Python process around a compiler: garbage, forks, tracebacks, and cancelled work."""

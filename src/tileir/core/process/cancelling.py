@@ -1,4 +1,4 @@
-"""Work that is given up: who starts it says when, and at its checkpoints it stops."""
+"""Cancellation of work: its caller sets a condition, and the work stops at its checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class CancelledError(BaseException):
-    """Nobody wants what was computed; no fault, so that what goes on after faults does not go on after this."""
+    """The result is no longer wanted; no fault, so that handlers of faults do not catch it."""
 
 
 _given_up: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("given_up", default=None)
@@ -17,9 +17,9 @@ _given_up: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("given_up",
 
 @contextmanager
 def cancelled_if(given_up: Callable[[], bool]) -> Iterator[None]:
-    """Let checkpoints that this thread meets inside raise :class:`CancelledError` once ``given_up`` returns True.
+    """Let checkpoints that this thread reaches inside raise :class:`CancelledError` once ``given_up`` returns True.
 
-    What was given up around is given up inside, too.
+    Conditions of surrounding calls remain in effect.
     """
     around = _given_up.get()
     token = _given_up.set(given_up if around is None else lambda: given_up() or around())
@@ -30,7 +30,7 @@ def cancelled_if(given_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def checkpoint() -> None:
-    """Stop here if the work was given up: between the passes of a compilation, say.
+    """Stop here if the work was cancelled, for example between the passes of a compilation.
 
     Raises:
         CancelledError: It was.

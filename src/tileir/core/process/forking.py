@@ -1,4 +1,4 @@
-"""Fresh state for forked children: the threads of the parent do not exist there, and their locks stay taken."""
+"""Fresh state for forked children, in which the threads of the parent do not exist, and their locks stay taken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Renewable:
-    """Something with locks, or with work that another thread is doing, which each child that is forked starts anew."""
+    """An object with locks, or with work of other threads, which is renewed in each forked child."""
 
     __slots__ = ()
 
@@ -18,7 +18,7 @@ class Renewable:
 
     @abstractmethod
     def renew(self) -> None:
-        """Replace the locks, and drop what only a thread of the parent could finish."""
+        """Replace the locks, and drop work that only a thread of the parent could finish."""
 
 
 _alive: Final[weakref.WeakSet[Renewable]] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Tracebacks that end where the user called tileir: what is wrong is in the message, and in the user's own line."""
+"""Tracebacks that end at the user's call of tileir: the message and the user's own line explain the error."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
 
 
 def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function``, whose errors show one frame of tileir: those inside of it tell the user nothing.
+    """Return ``function``, whose errors show one frame of tileir, since inner frames do not help the user.
 
-    Frames stay where a function of the user's is among them, and where the error is no :class:`TileError`. IPython and
-    pytest leave the one frame out, too. An argument that ``function`` lacks is told which one may be meant.
+    Frames are kept if a function of the user is among them, and if the error is no :class:`TileError`. IPython and
+    pytest leave the one frame out, too. The error for an unknown argument suggests a similar one.
     """
 
     @functools.wraps(function)
@@ -46,14 +46,14 @@ def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def made_at_the_call(cls: C) -> C:
-    """Do so with what makes objects of a class: its own constructor, not one that is put into its place when called."""
+    """Do this for the constructor of a class: its own one, not the one that replaces it at the first call."""
     own = getattr(cls.__init__, "__wrapped__", cls.__init__)
     cls.__init__ = at_the_call(own)  # type: ignore[method-assign]  # it is that of the class
     return cls
 
 
 def methods_at_the_call(cls: C) -> C:
-    """Do so with all methods and properties that a class defines, in place."""
+    """Do this for all methods and properties that a class defines, in place."""
     for name, member in tuple(vars(cls).items()):
         if isinstance(member, FunctionType) and _is_ours(member):
             setattr(cls, name, at_the_call(member))
@@ -73,12 +73,12 @@ def shortened(error: TileError) -> TileError:
 
 
 def is_inside(file: str) -> bool:
-    """Return whether a file is tileir's, or of Python's own library: properties that keep values are, say."""
+    """Return whether a file is tileir's, or of Python's own library, which has cached properties, for example."""
     return file.startswith(_ROOTS) or (file.startswith(_LIBRARY) and "-packages" not in file)
 
 
 def _misspelt(function: Callable[..., object], given: Mapping[str, object], error: TypeError) -> TypeError | None:
-    """Return the error of Python with the argument that a name may have meant; None for any other error."""
+    """Return Python's error with the argument that a name may have meant; None for any other error."""
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return None  # the function was entered
     import inspect  # for faults only, and slow to load
@@ -96,5 +96,5 @@ def _misspelt(function: Callable[..., object], given: Mapping[str, object], erro
 
 
 def _is_ours(function: FunctionType) -> bool:
-    """Return whether somebody wrote a function, and nobody has wrapped it yet."""
+    """Return whether a function is hand-written and not yet wrapped."""
     return function.__code__.co_filename.startswith(_ROOTS) and not hasattr(function, "__wrapped__")

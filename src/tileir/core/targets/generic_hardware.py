@@ -1,9 +1,9 @@
 """Hardware models of devices of which only the facts of a target are known.
 
-Where a fact is missing a figure is taken that is ordinary for such devices in the years from 2020; cost models need
-ratios, and these differ less from one device to the next than the figures do. Processors have memories ``DRAM``,
-caches ``L1`` and so on outwards, ``REGISTER``, and execution units ``CORE``. Devices whose groups have many threads
-have ``DRAM``, caches ``L2`` and so on outwards, ``LOCAL``, ``REGISTER``, and execution units ``SM``.
+A missing figure gets the usual value for devices of its kind from 2020 on; cost models need ratios, and these differ
+less between devices than the figures do. Processors have memories ``DRAM``, caches ``L1`` and so on outwards,
+``REGISTER``, and execution units ``CORE``. Devices whose groups have many threads have ``DRAM``, caches ``L2`` and so
+on outwards, ``LOCAL``, ``REGISTER``, and execution units ``SM``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MEMORY_KIB: Final = 16 << 20
 _LINE: Final = 64
 _GPU_LINE: Final = 128
 _PIPES: Final = 2
-"""Vector units of a processor core, each of at most 32 bytes: what all cores of the last decade have at least."""
+"""Vector units of a processor core, each of at most 32 bytes: all cores of the last decade have at least these."""
 
 _PIPE_BYTES: Final = 32
 _MULTIPROCESSOR_LANES: Final = 128
-"""f32 lanes of one multiprocessor, as NVIDIA and AMD build them."""
+"""f32 lanes of one multiprocessor of NVIDIA and AMD."""
 
 _REGISTER_KIB: Final = 256
 """Registers of one multiprocessor."""
@@ -40,7 +40,7 @@ _GPU_LAUNCH_US: Final = 5.0
 def generic_hardware(target: Target) -> HardwareModel:
     """Return a model of the device that ``target`` describes.
 
-    Clock, memory size, rates and the widths of buses are ordinary ones; counts and sizes are the target's.
+    Clock, memory size, rates and the widths of buses are usual values; counts and sizes are the target's.
     """
     return verify(_group_device(target) if target.group_width > 1 else _processor(target))
 
@@ -59,8 +59,8 @@ def processor(
     """Return the model of a processor whose cores have vector registers and caches.
 
     Args:
-        name: What to call it.
-        cores: How many threads run at a time.
+        name: Its name.
+        cores: The number of threads that run at a time.
         caches: Its caches, innermost first.
         vector_bytes: Width of a vector register.
         registers: Vector registers of a core.

@@ -1,8 +1,8 @@
 """Hardware models: memories, execution units and the buses between them, as a value.
 
-The parts and their words are those of Stripe's hardware models (PlaidML, 'Stripe: Hardware Model'). A model says what
-there is and how fast it is, and nothing about programs. :mod:`tileir.core.targets.hardware_json` is its text form,
-:mod:`tileir.core.targets.hardware_verifier` has the rules that a model obeys; queries expect a model that obeys them.
+The parts and their words are those of Stripe's hardware models (PlaidML, 'Stripe: Hardware Model'). A model has
+resources and speeds, and nothing about programs. :mod:`tileir.core.targets.hardware_json` is its text form,
+:mod:`tileir.core.targets.hardware_verifier` has the rules of models; queries expect a valid model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tileir.core.text.names import nearest
 REGISTER: Final = "REGISTER"
 LOCAL: Final = "LOCAL"
 SCRATCH: Final = "SCRATCH"
-"""What locations call the memories that every lowering knows: of a thread, of a group of threads, and of a launch."""
+"""Names in locations of the memories that every lowering knows: of a thread, of a group of threads, and of a launch."""
 
 ENDPOINT: Final = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<number>\d{1,9})\])?\Z")
 """An end of a bus: ``SRAM[0]`` is one unit, ``SRAM`` all units of that name."""
@@ -32,12 +32,11 @@ class MemoryUnit:
     """Memories of one kind.
 
     Attributes:
-        name: What locations and buses call it.
-        count: How many there are.
+        name: Its name in locations and buses.
+        count: The number of units.
         size_kib: Size of each one, in units of 1024 bytes.
-        line_bytes: Bytes that a cache moves at a time; 0 where programs address the memory themselves.
-        per: The execution unit that each one serves alone; empty where all units share all of them.
-
+        line_bytes: Bytes that a cache moves at a time; 0 if programs address the memory themselves.
+        per: The execution unit that each one serves alone; empty if all units share all of them.
     """
 
     name: str
@@ -53,22 +52,21 @@ class MemoryUnit:
 
     @property
     def is_cache(self) -> bool:
-        """True if the hardware, and no program, decides what lies there."""
+        """True if the hardware, and no program, determines its content."""
         return self.line_bytes > 0
 
 
 @attrs.frozen(cache_hash=True)
 class ExecutionUnit:
-    """Units of one kind that compute.
+    """Computing units of one kind.
 
     Attributes:
-        name: What locations and buses call it.
-        count: How many there are.
+        name: Its name in locations and buses.
+        count: The number of units.
         ops_per_cycle: Operations that each one finishes in a cycle, by dtype; a fused multiply-add counts 2. None
-            stands for every dtype that is not listed, and what is listed nowhere cannot run there.
-        pipeline_depth: How many pieces of work each one has in flight.
+            stands for every dtype that is not listed; without it, other dtypes cannot run there.
+        pipeline_depth: The number of operations that each one has in flight.
         matrix: Whether it multiplies matrices and can do nothing else.
-
     """
 
     name: str
@@ -78,7 +76,7 @@ class ExecutionUnit:
     matrix: bool = False
 
     def rate(self, dtype: DType) -> float:
-        """Return the operations on ``dtype`` that one such unit finishes in a cycle; 0 where it has none."""
+        """Return the operations on ``dtype`` that one such unit finishes in a cycle; 0 if it has none."""
         rates = dict(self.ops_per_cycle)
         return rates.get(dtype, rates.get(None, 0))
 
@@ -97,14 +95,13 @@ U = TypeVar("U", bound=Unit)
 
 @attrs.frozen(cache_hash=True)
 class Bus:
-    """A way for data from any of its sources to any of its sinks.
+    """A connection for data from any of its sources to any of its sinks.
 
     Attributes:
-        sources: Where data comes from, such as ``DRAM[0]``; a name without a number means all units of that name.
-        sinks: Where it can go.
-        bytes_per_cycle: What it moves in a cycle of the model's clock, all its ends together.
-        count: How many such buses lie side by side: 8 for 8 processors that each have their own.
-
+        sources: The sources, such as ``DRAM[0]``; a name without a number means all units of that name.
+        sinks: The sinks.
+        bytes_per_cycle: Bytes in a cycle of the model's clock, over all its ends.
+        count: The number of parallel buses: 8 for 8 processors that each have their own.
     """
 
     sources: tuple[str, ...]
@@ -118,18 +115,16 @@ class HardwareModel:
     """A machine.
 
     Attributes:
-        name: What to call it in messages.
-        clock_mhz: Millions of cycles in a second, by which all rates are counted.
-        memory_units: Its memories, in any order; :meth:`levels` knows which is nearer to the execution units.
-        execution_units: What computes.
-        transfer_units: What moves data.
-        buses: What connects them.
-        launch_us: Microseconds that pass before a kernel starts to work.
+        name: Its name in messages.
+        clock_mhz: Millions of cycles in a second, the unit of all rates.
+        memory_units: Its memories, in any order; :meth:`levels` sorts them by distance from the execution units.
+        execution_units: Its computing units.
+        transfer_units: Its units that move data.
+        buses: Their connections.
+        launch_us: Microseconds before a kernel starts to work.
         link_gbps: 10^9 bytes in a second that a rank gets from others: twice the size of a message of 64 MiB over the
-            time that it takes to another rank and back. The default is that of InfiniBand of 100 gigabits.
-        link_us: Microseconds that an exchange takes however little is sent: half the time that 8 bytes take to another
-            rank and back.
-
+            time of its round trip to another rank. The default is that of InfiniBand of 100 gigabits.
+        link_us: Latency of an exchange in microseconds: half the time of a round trip of 8 bytes to another rank.
     """
 
     name: str
@@ -144,7 +139,7 @@ class HardwareModel:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """All units: memories, what computes, what moves data."""
+        """All units: memories, computing units, and those that move data."""
         return (*self.memory_units, *self.execution_units, *self.transfer_units)
 
     def memory(self, name: str) -> MemoryUnit:
@@ -167,7 +162,7 @@ class HardwareModel:
         """Return the memories from the outermost to the one next to the execution units.
 
         Args:
-            unit: The execution units to start from; by default all that there are. Memories without a way to them are
+            unit: The execution units to start from; by default all that there are. Memories without a path to them are
                 left out.
         """
         distance = _distances(self, unit)
@@ -175,14 +170,14 @@ class HardwareModel:
         return tuple(sorted(reached, key=lambda memory: (-distance[memory.name], -memory.size_kib * memory.count)))
 
     def size(self, memory: str) -> int:
-        """Return the bytes of one memory of that name; TIL545 where there is none."""
+        """Return the bytes of one memory of that name; TIL545 if there is none."""
         return self.memory(memory).size_bytes
 
     def bandwidth(self, source: str, sink: str) -> float:
-        """Return the bytes in a second that can go from one unit to another, by way of others too.
+        """Return the bytes in a second that can go from one unit to another, also through others.
 
         Ends are written as those of buses: ``SRAM[0]`` is one unit, ``SRAM`` all of that name together. Of several
-        ways the widest one counts; each is as wide as its narrowest place. The result is 0 where there is no way.
+        paths the widest one counts; each is as wide as its narrowest part. The result is 0 if there is no path.
 
         Raises:
             TileError: TIL545, there is no such unit.
@@ -195,29 +190,29 @@ class HardwareModel:
         """Return the most operations on ``dtype`` in a second, a fused multiply-add counted as 2.
 
         Args:
-            dtype: What the operations work on.
+            dtype: The dtype of the operands.
             matrix: Whether units that can only multiply matrices count.
         """
         rates = (unit.count * unit.rate(dtype) for unit in self.execution_units if matrix or not unit.matrix)
         return max(rates, default=0) * self.clock_mhz * 1e6
 
     def balance(self, memory: str, dtype: DType, *, matrix: bool = False) -> float:
-        """Return how many operations the machine does while one byte comes from ``memory``; inf where none comes."""
+        """Return the operations of the machine while one byte comes from ``memory``; inf if none comes."""
         speed = max((self.bandwidth(memory, unit.name) for unit in self.execution_units), default=0)
         return self.peak(dtype, matrix=matrix) / speed if speed else float("inf")
 
     def exchange_seconds(self, size: float) -> float:
-        """Return the price of an exchange in which a rank gets so many bytes from others; nothing costs nothing."""
+        """Return the price of an exchange in which a rank gets ``size`` bytes from others; 0 for none."""
         return self.link_us * 1e-6 + size / (self.link_gbps * 1e9) if size else 0.0
 
 
 _START: Final = ""
-"""Where a way begins: not the first unit itself, so that a way can come back to units of its name."""
+"""Start of a path: not the first unit itself, so that a path can return to units of its name."""
 
 
 @lru_cache(maxsize=64)
 def _capacities(model: HardwareModel) -> Mapping[str, tuple[tuple[str, Bus], ...]]:
-    """Return what each unit, by name, can send data to, and by which bus."""
+    """Return the sinks of each unit, by name, with their buses."""
     ways: dict[str, list[tuple[str, Bus]]] = {}
     for bus in model.buses:
         for source in dict.fromkeys(map(_name_of, bus.sources)):
@@ -227,13 +222,13 @@ def _capacities(model: HardwareModel) -> Mapping[str, tuple[tuple[str, Bus], ...
 
 @lru_cache(maxsize=256)
 def _distances(model: HardwareModel, unit: str) -> Mapping[str, int]:
-    """Return for each memory how many memories data passes on its way to execution units, itself included."""
+    """Return for each memory the number of memories on the way to execution units, itself included."""
     feeders = grouped((sink, source) for source, sinks in _capacities(model).items() for sink, _ in sinks)
     memories = {memory.name for memory in model.memory_units}
     starts = [each.name for each in model.execution_units if unit in ("", each.name)]
     distance = dict.fromkeys(starts, 0)
     pending = list(starts)
-    while pending:  # few units, and steps of 0 and 1: each is looked at again when a shorter way is found
+    while pending:  # few units, and steps of 0 and 1: each is visited again when a shorter path is found
         sink = pending.pop(0)
         for source in feeders.get(sink, ()):
             steps = distance[sink] + (source in memories)
@@ -245,7 +240,7 @@ def _distances(model: HardwareModel, unit: str) -> Mapping[str, int]:
 
 @lru_cache(maxsize=1024)
 def _widest(model: HardwareModel, source: str, sink: str) -> float:
-    """Return the bytes in a cycle on the widest way, as Dijkstra's method finds it with widths for lengths."""
+    """Return the bytes in a cycle on the widest path, by Dijkstra's algorithm with widths for lengths."""
     last = _name_of(sink)
     width = {_START: float("inf")}
     done: set[str] = set()
@@ -268,7 +263,7 @@ def _widest(model: HardwareModel, source: str, sink: str) -> float:
 
 
 def _copies(bus: Bus, ends: tuple[str, ...], end: str) -> int:
-    """Return how many of the buses that a bus stands for have ``end`` among their ``ends``."""
+    """Return the number of parallel buses that have ``end`` among their ``ends``."""
     name = _name_of(end)
     if end == name:
         return bus.count if any(_name_of(each) == name for each in ends) else 0

@@ -4,7 +4,7 @@
 "ops_per_cycle": 64}}, "tx_units": {"DMA": {"count": 1}}, "buses": [{"sources": ["DRAM[0]"], "sinks": ["DMA[0]"],
 "bytes_per_cycle": 64}]}``. Beyond these keys a model may have ``name``, ``launch_us``, ``link_gbps`` and ``link_us``, a
 memory ``line_bytes`` and ``per``, an execution unit ``matrix``, a bus ``count``; ``ops_per_cycle`` may be an object
-such as ``{"f32": 64, "i8": 256, "other": 16}``. What has its default is not written.
+such as ``{"f32": 64, "i8": 256, "other": 16}``. Defaults are not written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINK: Final = ("link_gbps", "link_us")
 _KEYS: Final = ("name", "clock_mhz", "launch_us", *_LINK, "mem_units", "exec_units", "tx_units", "buses")
 _DTYPES: Final = {dtype.value: dtype for dtype in DType}
 _OTHER: Final = "other"
-"""Stands for every dtype that has no figure of its own."""
+"""Stands for every dtype without a figure of its own."""
 
 _SPELLED: Final = {"size_kib": "size_KiB"}
 """Fields whose key is spelt in another way."""
@@ -37,8 +37,8 @@ def from_json(text: str, name: str = "<hardware>") -> HardwareModel:
     """Return the model that a text describes.
 
     Raises:
-        TileError: TIL601 where the text is not JSON, TIL602 where it has another shape; VerifyError, TIL544, for a
-            model that breaks a rule. All faults of one kind come at once.
+        TileError: TIL601, the text is not JSON; TIL602, it has another shape; VerifyError, TIL544, the model breaks a
+            rule. All faults of one kind are reported at once.
     """
     source = Source(text, name)
     value = read_json(text, name)
@@ -46,15 +46,15 @@ def from_json(text: str, name: str = "<hardware>") -> HardwareModel:
 
 
 def from_value(value: object, name: str = "hardware", places: Places | None = None) -> HardwareModel:
-    """Return the model that JSON, read already, describes.
+    """Return the model that parsed JSON describes.
 
     Args:
         value: The JSON.
-        name: What messages call it, and the name of a model without one.
-        places: Finds where the JSON was written, for messages.
+        name: Its name in messages, and the name of a model without one.
+        places: Finds the places of the JSON in its text, for messages.
 
     Raises:
-        TileError: As :func:`from_json`, but for TIL601.
+        TileError: As :func:`from_json`, except TIL601.
     """
     reader = Reader(name, places)
     members = reader.members(value, name, _KEYS)
@@ -151,7 +151,7 @@ def _bus(reader: Reader, value: object, place: str) -> Bus:
 
 
 def _section(units: Iterable[Unit]) -> dict[str, object]:
-    """Return units by name; counts are always written, as in the slides, other fields where they are not usual."""
+    """Return units by name; counts are always written, as in the slides, other fields if they are not defaults."""
     section: dict[str, object] = {}
     for unit in units:
         fields = attrs.fields(type(unit))

@@ -1,4 +1,4 @@
-"""The rules of hardware models; one function for each, and all faults at once."""
+"""Verifier of hardware models; one function for each rule, and all faults at once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _names(model: HardwareModel) -> Iterator[str]:
 
 
 def _owners(model: HardwareModel) -> Iterator[str]:
-    """Check that what a memory serves alone exists, and there are no more memories than such units."""
+    """Check that a memory's unit exists, and that there are no more memories than units."""
     counts = {unit.name: unit.count for unit in model.execution_units}
     for memory in model.memory_units:
         if memory.per and memory.per not in counts:
@@ -89,7 +89,7 @@ def _buses(model: HardwareModel) -> Iterator[str]:
 
 
 def _end_fault(end: str, counts: dict[str, int]) -> str:
-    """Return what is wrong with an end of a bus; nothing where nothing is."""
+    """Return the fault of an end of a bus; an empty text if there is none."""
     match = ENDPOINT.match(end)
     if match is None:
         return 'is no unit; write a name, or a name and a number as in "DRAM[0]"'
@@ -103,7 +103,7 @@ def _end_fault(end: str, counts: dict[str, int]) -> str:
 
 
 def _reachable(model: HardwareModel) -> Iterator[str]:
-    """Check that every memory has a way to or from an execution unit, and every execution unit gets data."""
+    """Check that every memory has a path to or from an execution unit, and every execution unit gets data."""
     known = {unit.name for unit in model.units}
     ways = [(_name(source), _name(sink)) for bus in model.buses for source in bus.sources for sink in bus.sinks]
     computing = {unit.name for unit in model.execution_units} & known
@@ -119,7 +119,7 @@ def _reachable(model: HardwareModel) -> Iterator[str]:
 
 
 def _closed(starts: set[str], ways: set[tuple[str, str]]) -> set[str]:
-    """Return all units to which some of ``ways`` lead from ``starts``, and these."""
+    """Return ``starts`` and all units reachable from them by ``ways``."""
     reached: set[str] = set()
     pending = set(starts)
     while pending:

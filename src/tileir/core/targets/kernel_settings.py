@@ -1,7 +1,7 @@
 """The seven numbers by which PlaidML v0 fitted kernels to a device, derived from a hardware model, or given.
 
-In PlaidML they were tables, one row for each family of devices (its ``HardwareSettings``); here they follow from what
-the device is made of, so that a new device needs no row. Passes and target files may use them like other quantities.
+In PlaidML they were tables, one row for each family of devices (its ``HardwareSettings``); here they follow from the
+resources of the device, so that a new device needs no row. Passes and target files may use them like other quantities.
 A target file may have such a row instead, its section ``settings``, from which facts of the device follow.
 """
 
@@ -24,18 +24,18 @@ _GROUP: Final = 256
 """Threads of a group in all families with many: two or more such groups fit each of their processors."""
 
 _GROUPS: Final = 4
-"""Groups for each processor that hide each other's waiting for memory."""
+"""Groups for each processor that hide each other's memory latency."""
 
 _WARP: Final = 32
-"""Threads in lock-step where only the size of groups is known."""
+"""Threads in lock-step if only the size of groups is known."""
 
 _WIDTH: Final = 64
-"""Bytes of a memory transaction where no cache tells."""
+"""Bytes of a memory transaction if no cache is known."""
 
 
 @attrs.frozen
 class KernelSettings:
-    """Settings for cutting kernels for a device.
+    """Settings that fit kernels to a device.
 
     Attributes:
         threads: Threads of a group, a power of two.
@@ -43,9 +43,8 @@ class KernelSettings:
         mem_width: Bytes of one transaction with the outermost memory.
         max_mem: Bytes that a group may stage in memory of its own.
         max_regs: Bytes of registers that a group may fill.
-        goal_groups: Groups from which on the device is busy.
-        goal_flops_per_byte: Operations for each byte from memory, from which on memory is no limit.
-
+        goal_groups: Least number of groups that keep the device busy.
+        goal_flops_per_byte: Operations for each byte from memory above which memory is no bottleneck.
     """
 
     threads: int
@@ -60,12 +59,12 @@ class KernelSettings:
 def kernel_settings(model: HardwareModel, target: Target) -> KernelSettings:
     """Return the settings for a device.
 
-    - ``threads``: as many as groups may have, up to 256; 1 where groups have one thread.
-    - ``vec_size``: the lanes of a register; 1 where each thread has registers of one element.
+    - ``threads``: as many as groups may have, up to 256; 1 if groups have one thread.
+    - ``vec_size``: the lanes of a register; 1 if each thread has registers of one element.
     - ``mem_width``: the line of the outermost cache.
     - ``max_mem``: the memory that threads of a group share, or else the innermost cache.
-    - ``max_regs``: a group's share of the registers when all the threads are there that an execution unit keeps in
-      flight, its pipeline depth times the threads that run in lock-step; rounded down to a power of two.
+    - ``max_regs``: a group's share of the registers with all threads that an execution unit keeps in flight, its
+      pipeline depth times the threads that run in lock-step; rounded down to a power of two.
     - ``goal_groups``: four for each execution unit.
     - ``goal_flops_per_byte``: the operations on f32 while a byte comes from the outermost memory.
     """
@@ -89,7 +88,7 @@ def kernel_settings(model: HardwareModel, target: Target) -> KernelSettings:
 
 
 def read_settings(reader: Reader, value: object, place: str) -> dict[str, int]:
-    """Return the settings that a target file gives, each a number from 1 on; the reader takes down what is wrong."""
+    """Return the settings in a target file, each a positive number; the reader collects faults."""
     known = [field.name for field in attrs.fields(KernelSettings)]
     given: dict[str, int] = {}
     for name, number in reader.members(value, place, known).items():
@@ -102,10 +101,10 @@ def read_settings(reader: Reader, value: object, place: str) -> dict[str, int]:
 
 
 def facts_from(given: Mapping[str, int], target: Target) -> dict[str, Any]:
-    """Return the facts of a target of which settings are given, by the names of its attributes.
+    """Return the facts of a target with given settings, by the names of its attributes.
 
-    ``threads`` above 1 make groups of so many, in which 32 run in lock-step; ``vec_size`` bounds the lanes of all
-    vectors; ``max_mem`` is the memory of a group, or the innermost cache; ``max_regs`` is shared out to the threads of
+    ``threads`` above 1 make groups of this size, in which 32 run in lock-step; ``vec_size`` bounds the lanes of all
+    vectors; ``max_mem`` is the memory of a group, or the innermost cache; ``max_regs`` is divided among the threads of
     a group; a quarter of ``goal_groups`` run at the same time. The two others are no facts: target files may use them.
     """
     found: dict[str, Any] = {}

@@ -13,14 +13,14 @@ from tileir.core.targets.target import Target
 from tileir.core.targets.template_expressions import Value
 
 _CACHES: Final = (32 * 1024, 256 * 1024)
-"""The sizes of the first two caches where none is known."""
+"""The sizes of the first two caches if none is known."""
 
 
 def facts(target: Target) -> dict[str, Value]:
-    """Return the facts of a device by the names that templates know: ``VECTOR_BYTES`` and so on.
+    """Return the facts of a device by their names in templates: ``VECTOR_BYTES`` and so on.
 
     These are the attributes of :class:`~tileir.core.targets.target.Target` in capitals, and ``L1_BYTES`` and
-    ``L2_BYTES``, the sizes of the innermost cache and of the next one, or of the same where there is no other.
+    ``L2_BYTES``, the sizes of the innermost cache and of the next one, or of the innermost if there is no other.
     """
     values = attrs.asdict(target, recurse=False)
     plain = {name.upper(): v for name, v in values.items() if isinstance(v, bool | int | float | str)}
@@ -37,7 +37,7 @@ def facts(target: Target) -> dict[str, Value]:
 
 
 def quantities(model: HardwareModel) -> dict[str, Value]:
-    """Return the quantities of a hardware model by the names that templates know.
+    """Return the quantities of a hardware model by their names in templates.
 
     These are ``CLOCK_MHZ``, for each unit ``SRAM_COUNT``, for each memory ``SRAM_KIB`` and ``SRAM_LINE_BYTES``, and for
     each execution unit ``CONV_PIPELINE_DEPTH``.

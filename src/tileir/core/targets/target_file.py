@@ -47,7 +47,7 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _MOST_CHARACTERS: Final = 1 << 20
-"""Of a file, so that a hostile one costs seconds at most."""
+"""Greatest length of a file, so that a hostile one costs seconds at most."""
 
 _CLOSES: Final = {"{": "}", "[": "]"}
 _OTHER: Final = {"}": "]", "]": "}"}
@@ -56,7 +56,7 @@ _NAME: Final = re.compile(r"[^\W\d]\w*")
 
 @attrs.frozen
 class Section:
-    """The value of a member as it was written: characters ``start`` to ``stop`` of ``source``."""
+    """The value of a member in its text: characters ``start`` to ``stop`` of ``source``."""
 
     source: Source = attrs.field(repr=False, eq=lambda source: source.text)
     start: int
@@ -64,20 +64,20 @@ class Section:
     name: Span = attrs.field(repr=False, eq=False)
 
     def names(self) -> frozenset[str]:
-        """Return all words in it, which the names that it uses as a template are among."""
+        """Return all words in it, among them the names that it uses as a template."""
         return frozenset(_NAME.findall(self.source.text, self.start, self.stop))
 
     def read(self, names: Mapping[str, Value] | None = None) -> object:
         """Return its value as plain JSON; with ``names`` it is a template, and filled in first.
 
         Raises:
-            TileError: TIL546 where it cannot be filled in, TIL601 and TIL602 where it is not JSON then, with the place.
+            TileError: TIL546, it cannot be filled in; TIL601 and TIL602, it is not JSON then, with the place.
         """
         text = self._filled(names)
         return read_json(text.text, self.source.name, text.place)
 
     def places(self, names: Mapping[str, Value] | None = None) -> dict[Path, Span]:
-        """Return where the names and values in it stand, by the way to them; see :func:`places_of`.
+        """Return the places of the names and values in it, by the path to them; see :func:`places_of`.
 
         Raises:
             TileError: As :meth:`read`.
@@ -96,7 +96,7 @@ def sections_of(text: str, source: str) -> dict[str, Section]:
     """Return the members of the object that ``text`` is, by name.
 
     Raises:
-        TileError: TIL601 where the text is no object or too long, TIL602 where a name stands twice.
+        TileError: TIL601, the text is no object or too long; TIL602, a name occurs twice.
     """
     sections: dict[str, Section] = {}
     whole = Source(text, source)
@@ -128,7 +128,7 @@ class _Tokens:
     position: int = 0
 
     def peek(self) -> str:
-        """Return the next token; nothing at the end."""
+        """Return the next token; an empty text at the end."""
         return self.tokens[self.position][0] if self.position < len(self.tokens) else ""
 
     def take(self, sign: str) -> None:
@@ -138,7 +138,7 @@ class _Tokens:
         self.position += 1
 
     def take_string(self) -> tuple[str, Span]:
-        """Go past the name of a member and return it, and where it stands."""
+        """Go past the name of a member and return it, and its place."""
         try:
             key: object = json.loads(self.peek() or "0")
         except ValueError:
@@ -149,7 +149,7 @@ class _Tokens:
         return key, Span(self.source, *self.tokens[self.position - 1].span())
 
     def take_value(self) -> tuple[int, int]:
-        """Go past a value, whose brackets must match, and return where it starts and stops."""
+        """Go past a value, whose brackets must match, and return its start and stop."""
         first, closing = self.position, list[str]()
         while self.position < len(self.tokens):
             token = self.tokens[self.position]
@@ -165,7 +165,7 @@ class _Tokens:
         return self.tokens[first].start(), self.tokens[self.position - 1].end()
 
     def unexpected(self, wanted: str) -> TileError:
-        """Return the error for the next token, or for a bracket that does not lie as the lines do."""
+        """Return the error for the next token, or for a bracket that contradicts the layout of lines."""
         seen = self.tokens[: self.position + 1]
         brackets = (token.start() for token in seen if token.lastgroup in ("open", "close"))
         if (found := misplaced(self.source.text, brackets)) is not None:
@@ -195,21 +195,20 @@ class Parameter:
 
 @attrs.frozen
 class TargetFile:
-    """A target as it was written: what its sections say when they are filled in is not known yet.
+    """A target file, whose templates are not filled in yet.
 
     Attributes:
         name: Its name.
-        about: What it is for, in a sentence.
-        devices: What the names of devices match that have its hardware model; empty for none.
-        parameters: What it leaves open, in the order of the file.
-        facts: The section of that name; None where all facts are the device's.
-        hardware: The section of that name; None where the device's model counts.
-        passes: The section of that name; None where no passes are given.
+        about: Its purpose, in a sentence.
+        devices: A pattern for the names of devices that have its hardware model; empty for none.
+        parameters: Its parameters, in the order of the file.
+        facts: The section of that name; None if all facts are the device's.
+        hardware: The section of that name; None for the device's model.
+        passes: The section of that name; None if no passes are given.
         text: The whole file.
         builtin: Whether it comes with tileir.
-        source: What messages call the file.
-        settings: The section of that name; None where no settings are given.
-
+        source: The name of the file in messages.
+        settings: The section of that name; None if no settings are given.
     """
 
     name: str
@@ -225,7 +224,7 @@ class TargetFile:
     settings: Section | None = None
 
     def values(self, given: Mapping[str, Scalar]) -> dict[str, Value]:
-        """Return the value of each parameter: the one that is given, or its default.
+        """Return the value of each parameter: the given one, or its default.
 
         Raises:
             TileError: TIL547 for parameters that do not exist, are missing or have the wrong kind, all of them.
@@ -250,10 +249,10 @@ def load(text: str, source: str = "<target>") -> TargetFile:
 
     Args:
         text: The text of the file.
-        source: What messages call it.
+        source: The name of the file in messages.
 
     Raises:
-        TileError: TIL601 and TIL602 where the text is no such JSON, with the place.
+        TileError: TIL601 and TIL602, the text is not JSON of this form, with the place.
     """
     sections = sections_of(text, source)
     plain = {key: section.read() for key, section in sections.items() if key in _PLAIN}
@@ -281,7 +280,7 @@ def load(text: str, source: str = "<target>") -> TargetFile:
 
 
 def _places(sections: Mapping[str, Section]) -> dict[Path, Span]:
-    """Return where the names of sections stand, and what is in those that are no templates."""
+    """Return the places of the names of sections, and of values in those that are no templates."""
     places: dict[Path, Span] = {(key, ":"): section.name for key, section in sections.items()}
     for key in [key for key in _PLAIN if key in sections]:
         places |= {(key, *path): span for path, span in sections[key].places().items()}
@@ -295,10 +294,10 @@ def all_names_of_targets() -> tuple[str, ...]:
 
 @cache
 def target_called(name: str) -> TargetFile:
-    """Return a target that comes with tileir, or with a distribution that is installed.
+    """Return a target that comes with tileir, or with an installed distribution.
 
     Raises:
-        TileError: TIL547, there is none of that name; or that of a distribution is none.
+        TileError: TIL547, there is none of that name, or that of a distribution is invalid.
         BackendError: TIL811 or TIL812, it cannot be loaded.
     """
     path = folder_of_targets() / f"{name}{SUFFIX}"
@@ -314,7 +313,7 @@ def _text_of(offer: object) -> str:
 
 
 def _wrong(offer: object, name: str) -> str | None:
-    """Return why something cannot serve as the target of that name; None where it can."""
+    """Return the reason why something cannot serve as the target of that name; None if it can."""
     if not isinstance(offer, str) and not hasattr(offer, "read_text"):
         return f"is a {type(offer).__name__}, not the text of a target file, or its path"
     try:
@@ -326,11 +325,11 @@ def _wrong(offer: object, name: str) -> str | None:
 
 _MOST_LOADED: Final = 16
 _LOADED: Final[dict[str, TargetFile]] = {}
-"""Files by their texts, the least recent first: texts are what targets hold, but messages tell the names of files."""
+"""Files by their texts, the least recent first: targets hold texts, but messages need the names of files."""
 
 
 def loaded(text: str, source: str | None = None) -> TargetFile:
-    """Return :func:`load` of a text, kept for next time; without a source it is called as it was before.
+    """Return :func:`load` of a text from a cache; without a source it keeps its earlier name.
 
     Raises:
         TileError: As :func:`load`.
@@ -345,12 +344,12 @@ def loaded(text: str, source: str | None = None) -> TargetFile:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is one word, as a target is called."""
+    """Return whether a text is one word, as the name of a target is."""
     return text.replace("-", "_").isidentifier()
 
 
 def file_of(pipeline: str) -> TargetFile | None:
-    """Return the target file whose name or text a pipeline of a target is; None for another.
+    """Return the target file whose name or text a target's pipeline is; None for another pipeline.
 
     Raises:
         TileError: As :func:`load`.
@@ -364,10 +363,10 @@ def file_of(pipeline: str) -> TargetFile | None:
 
 @lru_cache(maxsize=64)
 def with_facts(target: Target) -> Target:
-    """Return a target with the facts of its file, and with its name where it describes a machine; else itself.
+    """Return a target with the facts of its file, and with its name if it describes a machine; else itself.
 
     Raises:
-        TileError: As :func:`load`, and TIL546 and TIL602 for facts that are wrong.
+        TileError: As :func:`load`, and TIL546 and TIL602 for invalid facts.
     """
     file = file_of(target.pipeline)
     if file is None or (file.facts is None and file.settings is None and file.hardware is None):
@@ -400,7 +399,7 @@ def hardware_of(target: Target) -> HardwareModel:
     """Return the hardware model of a device: that of its target file, or of its back end, or a known or generic one.
 
     Raises:
-        TileError: As :func:`load`, and TIL544, TIL546 and TIL602 for a model that is wrong.
+        TileError: As :func:`load`, and TIL544, TIL546 and TIL602 for an invalid model.
     """
     file = file_of(target.pipeline)
     if file is not None and file.hardware is not None:
@@ -410,7 +409,7 @@ def hardware_of(target: Target) -> HardwareModel:
 
 
 def _known_hardware(target: Target) -> HardwareModel | None:
-    """Return the model of a target that comes with tileir for devices of such a name; None where there is none."""
+    """Return the model of a target that comes with tileir for devices of this name; None if there is none."""
     for name in names_of_targets():
         file = target_called(name)
         if file.devices and file.hardware is not None and re.search(file.devices, target.name):
@@ -422,7 +421,7 @@ def passes_value(file: TargetFile, target: Target) -> object:
     """Return the section ``passes`` of a target as plain JSON, filled in for a device; an empty list without one.
 
     Raises:
-        TileError: TIL546, TIL547 and TIL601 for what cannot be filled in.
+        TileError: TIL546, TIL547 and TIL601, it cannot be filled in.
     """
     if file.passes is None and file.settings is not None:
         return [{"include": "cpu" if target.group_threads == 1 else "gpu"}]
@@ -430,7 +429,7 @@ def passes_value(file: TargetFile, target: Target) -> object:
 
 
 def passes_places(file: TargetFile, target: Target) -> dict[Path, Span]:
-    """Return where each part of :func:`passes_value` was written; it is found when a message has to tell it.
+    """Return the places of the parts of :func:`passes_value` in the text, for messages.
 
     Raises:
         TileError: As :func:`passes_value`.
@@ -449,7 +448,7 @@ def _names_in_passes(file: TargetFile, target: Target) -> dict[str, Value]:
 
 
 def given_settings(file: TargetFile, names: Mapping[str, Value]) -> dict[str, int]:
-    """Return the settings that a target file gives; TIL602 for what is wrong in them."""
+    """Return the settings in a target file; TIL602 for their faults."""
     if file.settings is None:
         return {}
     reader = Reader(f"{file.name}: settings", partial(file.settings.places, names))

@@ -1,4 +1,4 @@
-"""The names of the targets that come with tileir: all that most calls need to know of their files."""
+"""The names of the targets that come with tileir, which are all that most calls need of their files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def names_of_targets() -> tuple[str, ...]:
     """Return the names of the targets that come with tileir, sorted.
 
     Raises:
-        TileError: TIL547, the files are missing, as where a program was packed without them.
+        TileError: TIL547, the files are missing, for example in a program that was packed without them.
     """
     folder = folder_of_targets()
     files = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
@@ -30,7 +30,7 @@ def names_of_targets() -> tuple[str, ...]:
 
 
 def folder_of_targets() -> Traversable:
-    """Return where the targets lie that come with tileir: in a folder, or in the archive that it is run from."""
+    """Return the location of the targets that come with tileir: a folder, or an archive."""
     from importlib.resources import files  # slow to import
 
     return files("tileir") / "targets"

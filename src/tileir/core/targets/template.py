@@ -1,9 +1,9 @@
-"""Texts with parts to be filled in: ``{{ NUM_SRAM }}``, ``{{ SRAM_SIZE_KiB / NUM_SRAM }}``, and loops over units.
+"""Templates: texts with parts to fill in, ``{{ NUM_SRAM }}``, ``{{ SRAM_SIZE_KiB / NUM_SRAM }}``, and loops over units.
 
-The language is a part of jinja2's: values, ``for``, ``if`` with ``elif`` and ``else``, ``set`` and remarks. Blocks may
-be marked ``{% … %}`` or, as on Stripe's slides, ``[% … %]``. Values are spelt as JSON spells them, but for texts, which
-stand as they are. A template from a stranger takes bounded time and memory: it reads and calls nothing but what
-:mod:`tileir.core.targets.template_expressions` knows, and each step and each character counts against a limit.
+The language is a subset of jinja2's: values, ``for``, ``if`` with ``elif`` and ``else``, ``set`` and comments. Blocks
+are marked ``{% … %}`` or, as on Stripe's slides, ``[% … %]``. Values are spelt as in JSON, except texts, which are
+inserted verbatim. A template from a stranger takes bounded time and memory: it reads and calls nothing but the names of
+:mod:`tileir.core.targets.template_expressions`, and each step and each character counts against a limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
 
 _MOST_CHARACTERS: Final = 1 << 20
-"""By how much a template may grow."""
+"""Greatest growth of a template."""
 
 
 @attrs.frozen
@@ -40,9 +40,8 @@ class Filled:
 
     Attributes:
         text: The text.
-        starts: Where in it each piece starts.
-        spans: Where each piece stood in the template: its characters, or the part that it was made of.
-
+        starts: The start of each piece in it.
+        spans: The place of each piece in the template: its characters, or the part that produced it.
     """
 
     text: str = attrs.field(repr=False)
@@ -50,11 +49,11 @@ class Filled:
     spans: tuple[Span, ...]
 
     def place(self, start: int, stop: int) -> Span:
-        """Return where characters ``start`` to ``stop`` of the text come from."""
+        """Return the origin of characters ``start`` to ``stop`` of the text."""
         return self._place(start).to(self._place(max(start, stop - 1)))
 
     def _place(self, position: int) -> Span:
-        """Return the place of one character; that of the whole part if it was made of one."""
+        """Return the place of one character; that of the whole part if a part produced it."""
         piece = max(0, bisect_right(self.starts, position) - 1)
         span, offset = self.spans[piece], position - self.starts[piece]
         copied = self.text[self.starts[piece] : (*self.starts, len(self.text))[piece + 1]] == span.text
@@ -62,22 +61,23 @@ class Filled:
 
 
 def fill(text: str, names: Mapping[str, Value], name: str = "<template>") -> str:
-    """Return a text with all parts filled in; itself where there are none.
+    """Return a text with all parts filled in; itself if there are none.
 
     Args:
         text: The template.
-        names: What names in it stand for.
-        name: What messages call the text.
+        names: The values of names in it.
+        name: The name of the text in messages.
 
     Raises:
-        TileError: TIL546 for a name without a value, for what is no template or has no value, and for what takes too
-            long or too much memory, with the place.
+        TileError: TIL546, a name without a value, an invalid template, a part without a value, or excessive time or
+            memory,
+            with the place.
     """
     return filled(Source(text, name), 0, len(text), names).text
 
 
 def filled(source: Source, start: int, stop: int, names: Mapping[str, Value]) -> Filled:
-    """Return characters ``start`` to ``stop`` of a text with all parts filled in, and where they come from.
+    """Return characters ``start`` to ``stop`` of a text with all parts filled in, and their origin.
 
     Raises:
         TileError: As :func:`fill`.
@@ -91,12 +91,12 @@ def filled(source: Source, start: int, stop: int, names: Mapping[str, Value]) ->
 
 
 class _StoppedError(Exception):
-    """A template is over a limit; the fault is noted."""
+    """A template exceeds a limit; the fault is recorded."""
 
 
 @attrs.define(eq=False, repr=False)
 class _Rendering:
-    """What a template has been filled in to so far: this and its budget are the only state."""
+    """The text of a template so far: this and its budget are the only state."""
 
     names: Mapping[str, Value]
     room: int
@@ -139,13 +139,13 @@ class _Rendering:
             self.render(loop.body, scope.new_child(turn))
 
     def _value(self, node: ast.expr, scope: Mapping[str, Value], span: Span) -> tuple[Value] | None:
-        """Return the value of an expression, in a tuple; None where it has none, which is noted."""
+        """Return the value of an expression, in a tuple; None if it has none, which is recorded."""
         try:
             return (evaluate(node, scope, self.budget),)
         except MissingError as error:
             name = str(error.args[0])
             message = f"{name[:64]} has no value here{nearest(name, self.names)}"
-            self.faults.setdefault((-1, message), Diagnostic("TIL546", message, span))  # told where it comes first
+            self.faults.setdefault((-1, message), Diagnostic("TIL546", message, span))  # at its first place
         except ExpressionError as error:
             self._fault(span, f"this is no template: {error}")
         except ExhaustedError as error:

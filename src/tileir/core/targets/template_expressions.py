@@ -1,6 +1,6 @@
 """The expressions of templates: arithmetic, comparisons and choices over names, bounded in time and memory.
 
-Whatever an expression says, each of its nodes costs a step of a budget, and no value is larger than the limits below.
+Each node of an expression costs a step of a budget, and no value is larger than the limits below.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tileir.core.nodes import attrs
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
 
 LONGEST: Final = 400
-"""Characters of the longest expression."""
+"""Greatest length of an expression."""
 
 MOST_STEPS: Final = 100_000
-"""Nodes, parts and turns of loops for which a template is evaluated."""
+"""Greatest number of nodes, parts and loop iterations of a template."""
 
 _MOST_BITS: Final = 256
 _MOST_CHARACTERS: Final = 10_000
@@ -27,7 +27,7 @@ _GREATEST_POWER: Final = 64
 
 
 class ExpressionError(Exception):
-    """The text is no expression of templates; the argument says why."""
+    """The text is no expression of templates; the argument is the reason."""
 
 
 class MissingError(Exception):
@@ -35,12 +35,12 @@ class MissingError(Exception):
 
 
 class ExhaustedError(Exception):
-    """A template takes more steps, or makes more text, than it may."""
+    """A template takes more steps, or makes more text, than permitted."""
 
 
 @attrs.define(eq=False, repr=False)
 class Budget:
-    """The steps that a template may still take: the only state of its evaluation."""
+    """The remaining steps of a template: the only state of its evaluation."""
 
     steps: int = MOST_STEPS
 
@@ -61,7 +61,7 @@ def power_of_two_below(number: float) -> int:
 
 
 def _rounded(number: float, digits: int = 0) -> float:
-    return round(float(number), digits)  # of integers, digits before the point would cost time
+    return round(float(number), digits)  # for integers, digits before the point would cost time
 
 
 FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
@@ -70,7 +70,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "min": min,
     "power_of_two_below": power_of_two_below,
 }
-"""What templates may call, beside ``range``, which takes as many steps as it has numbers."""
+"""Functions of templates, beside ``range``, which takes as many steps as it has numbers."""
 
 FILTERS: Final[Mapping[str, Callable[..., Value]]] = {
     "abs": abs,
@@ -81,7 +81,7 @@ FILTERS: Final[Mapping[str, Callable[..., Value]]] = {
     "round": _rounded,
     "upper": str.upper,
 }
-"""What may stand behind a value and ``|``."""
+"""Filters, which follow a value and ``|``."""
 
 _CONSTANTS: Final[Mapping[str, Value]] = {"true": True, "false": False, "none": None}
 _BINARY: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
@@ -117,7 +117,7 @@ def parse(text: str) -> ast.expr:
         return ast.parse(text.replace("\n", " ").strip(), mode="eval").body
     except (SyntaxError, ValueError):  # the latter for NUL
         raise ExpressionError("write an expression such as SIZE // 2 here") from None
-    except (MemoryError, RecursionError):  # how Python's parser says that its stack is full
+    except (MemoryError, RecursionError):  # raised by Python's parser if its stack is full
         raise ExpressionError("this is nested too deeply") from None
 
 
@@ -126,7 +126,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Value], budget: Budget) -> Valu
 
     Raises:
         MissingError: A name has no value.
-        ExpressionError: It has a part that templates do not know.
+        ExpressionError: It has a part that templates do not support.
         ExhaustedError: The budget does not suffice.
         ArithmeticError, LookupError, TypeError, ValueError: It has no value, or one that is too large.
     """
@@ -255,7 +255,7 @@ def _item(items: Value, position: Value) -> Value:
 
 
 def _bounded(value: Value) -> Value:
-    """Return a value that is not larger than values may be, so that no operation on two of them takes long."""
+    """Return a value within the limits, so that no operation on two of them takes long."""
     match value:
         case int() if value.bit_length() > _MOST_BITS:
             raise ValueError(f"a number of more than {_MOST_BITS} bits")

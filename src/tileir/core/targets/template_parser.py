@@ -1,4 +1,4 @@
-"""Templates taken apart: text, values to be filled in, loops, choices and names that are set."""
+"""Parser of templates: text, values to fill in, loops, choices and assignments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAG: Final = (
     r"|(?P<remark>\{\#(?:[^#{]|\#(?!\})|\{(?!\#))*+\#\})"
     r"|(?P<block>\{%(?:[^%{]|%(?!\})|\{(?!%))*+%\}|\[%(?:[^%\[]|%(?!\])|\[(?!%))*+%\])"
 )
-"""What stands between the texts of a template. None runs over the start of another, so that a search is linear."""
+"""Tags between the texts of a template. None extends over the start of another, so that a search is linear."""
 
 _TAG: Final = re.compile(TAG)
 _OPEN: Final = re.compile(r"[{\[]%-?\s*[a-z]+\b|\{\#")
@@ -31,14 +31,14 @@ _MOST_DEPTH: Final = 16
 
 @attrs.frozen
 class Text:
-    """Characters that stand as they are."""
+    """Verbatim characters."""
 
     span: Span
 
 
 @attrs.frozen
 class Output:
-    """A value that is filled in."""
+    """A value to fill in."""
 
     span: Span
     value: ast.expr
@@ -46,7 +46,7 @@ class Output:
 
 @attrs.frozen
 class Setting:
-    """A name that has a value from here on."""
+    """An assignment of a name for the rest of the template."""
 
     span: Span
     name: str
@@ -55,7 +55,7 @@ class Setting:
 
 @attrs.frozen
 class Choice:
-    """Parts that count if a test holds, and others if it does not."""
+    """Parts for a test that holds, and for one that does not."""
 
     span: Span
     test: ast.expr
@@ -77,16 +77,16 @@ Part: TypeAlias = Text | Output | Setting | Choice | Loop
 
 
 def parse_template(source: Source, start: int, stop: int) -> tuple[Part, ...]:
-    """Return the parts of the template that characters ``start`` to ``stop`` of a text are.
+    """Return the parts of the template in characters ``start`` to ``stop`` of a text.
 
     Raises:
-        TileError: TIL546 for what is no template, with the place.
+        TileError: TIL546, the template is invalid, with the place.
     """
     return _Parser(source, _pieces(source, start, stop)).template()
 
 
 def _pieces(source: Source, start: int, stop: int) -> list[tuple[str, Span]]:
-    """Return texts and tags in order, each with its kind; remarks are gone, and so is space that ``-`` takes away."""
+    """Return texts and tags in order, each with its kind, without comments and space removed by ``-``."""
     pieces: list[tuple[str, Span]] = []
     position = start
     for tag in _TAG.finditer(source.text, start, stop):
@@ -126,7 +126,7 @@ class _Parser:
         return parts
 
     def parts(self) -> tuple[Part, ...]:
-        """Go past what comes before the next block that ends or divides another."""
+        """Go past everything before the next block that ends or divides another."""
         parts: list[Part] = []
         while self.position < len(self.pieces):
             kind, span = self.pieces[self.position]
@@ -143,7 +143,7 @@ class _Parser:
         return tuple(parts)
 
     def block(self, span: Span) -> Part | None:
-        """Go past a block; None where it belongs to another."""
+        """Go past a block; None if it belongs to another."""
         word, rest = self.statement()
         match word:
             case "set" if found := _SETTING.fullmatch(rest):
@@ -197,7 +197,7 @@ class _Parser:
         self.position += 1
 
     def statement(self) -> tuple[str, str]:
-        """Return the word of the block that comes next, and what stands behind it."""
+        """Return the word of the block that comes next, and the rest of its text."""
         found = _STATEMENT.fullmatch(_inner(self.pieces[self.position][1]))
         if found is None:
             raise self.fault("write a block such as for, if or set here")

@@ -1,4 +1,4 @@
-"""Advice for names that other libraries have, or that somebody mistyped."""
+"""Advice for names of other libraries, and for mistyped names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
     }
 )
-"""Names of other libraries, and what is called so here."""
+"""Names in other libraries, and their equivalents here."""
 
 _OWN_FORM: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -72,12 +72,12 @@ _OWN_FORM: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def own_form(name: str) -> str | None:
-    """Return how Tile says what other languages have a function for."""
+    """Return the form in Tile for a function of other languages."""
     return _OWN_FORM.get(name.lower())
 
 
 def meant(name: str, known: Collection[str]) -> str | None:
-    """Return the known name that somebody may have meant: that of the same thing, or one that is written alike."""
+    """Return the known name that was probably meant: an equivalent, or one with a similar spelling."""
     return ELSEWHERE[name] if ELSEWHERE.get(name) in known else most_alike(name, known, 0.6)
 
 
@@ -89,7 +89,7 @@ def missing_attribute(owner: str, name: str, known: Collection[str]) -> Attribut
 
 
 def dtype_meant(name: object) -> str:
-    """Return what to write for an element type that does not exist."""
+    """Return advice for an element type that does not exist."""
     known = [dtype.value for dtype in DType]
     long = [dtype.numpy.name for dtype in DType]
     found = meant(name, [*known, *long]) if isinstance(name, str) else None

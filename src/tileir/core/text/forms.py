@@ -1,13 +1,13 @@
 r"""Forms: the text of nodes as their classes declare it, which printers write and parsers read back.
 
 A form is the text of a node with fields in braces, such as ``async {target} = {source}``; a property may stand in for a
-field, and is compared when it is read. What is between brackets is an option, left out where its fields have their
-defaults: those of the class, or ``other`` in ``{field=other}``, or False, None and (). A truth value is an option as a
-word, its name or ``word`` in ``{field:word}``; any other ``{field:word}`` is spelt as a language says by this word.
-Brackets of the text itself stand behind a backslash. A class has its text as ``form``, behind that of its ``head``.
+field, and is compared when it is read. Text in brackets is an option, left out if its fields have their defaults: those
+of the class, or ``other`` in ``{field=other}``, or False, None and (). A truth value is an option as a word, its name
+or ``word`` in ``{field:word}``; any other ``{field:word}`` is spelt by the rule that a language has for this word.
+Brackets of the text itself are escaped by a backslash. A class has its text as ``form``, after that of its ``head``.
 
-A :class:`Language` says how values of each type are spelt. Types are told by the annotations of fields, as they stand
-in the source, so that nothing is evaluated.
+A :class:`Language` has the spellings of values of each type. Types are identified by the annotations of fields in the
+source, so that nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SIGNS: Final = re.compile(r"[A-Za-z_]\w*|[-+<>=!]=|->|\S")
 
 @attrs.frozen
 class Literal:
-    """Text that is always the same, and the signs and words of it."""
+    """Constant text, and its signs and words."""
 
     text: str
     signs: tuple[str, ...]
@@ -45,10 +45,9 @@ class Field:
 
     Attributes:
         name: Its name.
-        hint: Its type as the class says it.
-        spelling: By which of its own words a language spells it; empty for that of the type.
+        hint: Its type in the class.
+        spelling: The word of a language's spelling; empty for that of the type.
         is_property: Whether the class has no such field.
-
     """
 
     name: str
@@ -59,13 +58,12 @@ class Field:
 
 @attrs.frozen
 class Option:
-    """Text that is left out where all of its fields have their defaults, or are equal to others.
+    """Text that is left out if all of its fields have their defaults, or are equal to others.
 
     Attributes:
         pieces: The text.
         defaults: The default of each field.
-        like: Names of fields whose values others have by default.
-
+        like: Names of fields whose values are defaults of others.
     """
 
     pieces: tuple[Piece, ...]
@@ -108,7 +106,7 @@ def _split(kind: type, form: str) -> tuple[Piece, ...]:
 
 
 def _hint(kind: type, name: str) -> str:
-    """Return the annotation of a field or a property, and of an alias of a tuple that."""
+    """Return the annotation of a field or a property, with aliases of tuples resolved."""
     fields = attrs.fields_dict(kind)
     hint = str(fields[name].type if name in fields else getattr(kind, name).fget.__annotations__["return"])
     alias = vars(sys.modules[kind.__module__]).get(hint)
@@ -127,7 +125,7 @@ def _unread(*_: object) -> Any:
 
 
 class Spelling(NamedTuple):
-    """Text of the values of a type: a function of a writer and a value, and one of a reader where it is read back."""
+    """Text of the values of a type: a function of a writer and a value, and one of a reader if it is read back."""
 
     write: Callable[[Any, Any], str]
     read: Callable[[Any], Any] = _unread
@@ -148,13 +146,12 @@ class Language:
     """Spellings of one language.
 
     Attributes:
-        types: By annotation, or by a word of forms; tuples have their elements with commas between them.
-        nodes: The classes that have forms and stand in fields of others, by name.
+        types: By annotation, or by a word of forms; elements of tuples are separated by commas.
+        nodes: The classes with forms that occur in fields of others, by name.
         words: The words of enumerations, by annotation or by a word of forms; those of others are their values.
         parts: By words of forms.
-        expected: Descriptions for faults of what stands at a sign or a field of a class, or of words.
-        lists_end: Whether ``','`` is told to be expected behind a list, too, which then may be empty.
-
+        expected: Descriptions, for faults, of the text at a sign or a field of a class, or of words.
+        lists_end: Whether ``','`` is reported as expected after a list, too, which then may be empty.
     """
 
     types: Mapping[str, Spelling]
@@ -167,7 +164,7 @@ class Language:
     _readers: dict[type, list[_Reads]] = attrs.field(factory=dict, init=False)
 
     def words_of(self, kind: type, field: Field) -> Mapping[str, Any] | None:
-        """Return the values of a field by their words; None where it has others than some words."""
+        """Return the values of a field by their words; None if it has values without words."""
         name = field.hint.removesuffix(" | None")
         word = field.spelling or name
         known = self.words.get(word)
@@ -179,7 +176,7 @@ class Language:
         return known
 
     def openings(self, kinds: Iterable[type]) -> Mapping[str, tuple[type, Mapping[str, Any]]]:
-        """Return the classes whose forms start with words, by these, with the fields that are told by them."""
+        """Return the classes whose forms start with words, by these, with the fields that these determine."""
         found: dict[str, tuple[type, Mapping[str, Any]]] = {}
         for kind in kinds:
             first = pieces(kind)[0]
@@ -193,13 +190,13 @@ class Language:
     @staticmethod
     @cache
     def properties(kind: type) -> tuple[str, ...]:
-        """Return the properties that stand in the form of a class."""
+        """Return the properties in the form of a class."""
         return tuple(piece.name for piece in pieces(kind) if isinstance(piece, Field) and piece.is_property)
 
     # --- writing ---
 
     def text(self, writer: object, node: object) -> str:
-        """Return the text of a node that has a form, behind its head; ``writer`` is handed to spellings."""
+        """Return the text of a node that has a form, after its head; ``writer`` is passed to spellings."""
         kind: type = type(node)
         write = self._writers.get(kind)
         if write is None:
@@ -231,7 +228,7 @@ class Language:
         return lambda writer, node: spelt(writer, getattr(node, name))
 
     def _spelling(self, hint: str) -> Spelling:
-        """Return how values of a type are spelt: itself, None or it, several of it, or a node with a form."""
+        """Return the spelling of values of a type: itself, None or it, several of it, or a node with a form."""
         hint = hint.removesuffix(" | None")
         if hint in self.types:
             return self.types[hint]
@@ -270,7 +267,7 @@ class Language:
         return steps
 
     def _option(self, kind: type, option: Option, last: bool) -> _Reads:
-        """Return what reads an option; one that ends a form is none on a line of its own."""
+        """Return the reader of an option; at the end of a form, it has to begin in its line."""
         inside = self._read(kind, option.pieces)
         first = option.pieces[0]
         assert isinstance(first, Literal)
@@ -322,7 +319,7 @@ class Language:
         return read_expected if expected else read_field
 
     def _several(self, field: Field, read: Callable[[Any], Any], behind: tuple[Piece, ...]) -> _Reads:
-        """Return what reads values with commas between them: as many as the type has, or any number."""
+        """Return the reader of values separated by commas: as many as the type has, or any number."""
         name, count = field.name, 0 if field.hint.endswith("...]") else field.hint.count(",") + 1
         end = behind[0].signs[0] if self.lists_end and behind and isinstance(behind[0], Literal) else ""
 
@@ -353,7 +350,7 @@ def _sign(sign: str, expected: str) -> _Reads:
 
 @attrs.define(eq=False, repr=False)
 class FormReader:
-    """Reads nodes by the forms of a language, at a cursor."""
+    """Reader of nodes by the forms of a language, at a cursor."""
 
     language: ClassVar[Language]
     cursor: Cursor
@@ -364,12 +361,11 @@ class FormReader:
         Args:
             kind: The class.
             values: Fields that are known already.
-            skipped: As many signs, words and fields of its form are behind the cursor.
-            start: The token at which the node begins, where that is not the next one.
+            skipped: The number of signs, words and fields of its form before the cursor.
+            start: The token at which the node begins, if that is not the next one.
 
         Raises:
-            AbandonError: There is something else; this is reported.
-
+            AbandonError: There is something else, which is reported.
         """
         start = start or self.cursor.here
         steps = self.language.steps(kind)
@@ -378,7 +374,7 @@ class FormReader:
         return self.made(kind, values, start)
 
     def made(self, kind: type, values: dict[str, Any], start: Span) -> Any:
-        """Return the node of these fields, among which there may be properties; ``start`` is its first token."""
+        """Return the node of these fields, which may include properties; ``start`` is its first token."""
         given = {name: values.pop(name) for name in self.language.properties(kind) if name in values}
         node = kind(**values)
         for name, value in given.items():
@@ -388,7 +384,7 @@ class FormReader:
         return node
 
     def begins(self, sign: str, last: bool) -> bool:
-        """Take the first sign or word of an option where it stands here; one that is ``last`` stands on this line."""
+        """Take the first sign or word of an option if it comes next; one that is ``last`` has to be in this line."""
         if not sign[0].isalpha():
             return self.cursor.skip(sign)
         return not (last and self.cursor.on_new_line) and self.cursor.skip_word(sign)

@@ -1,8 +1,8 @@
-"""Reading texts: tokens, a place among them, and one way to go on after faults.
+"""Reading texts: tokens, cursors, and recovery from faults.
 
-A parser that cannot go on reports a fault and raises :class:`AbandonError`; whatever reads a statement, or one of
-several things, catches it, passes over the rest of that, and reads on. So all faults of a text are reported at once, up
-to :data:`MAX_FAULTS`.
+A parser that cannot continue reports a fault and raises :class:`AbandonError`; the reader of a statement, or of one of
+several items, catches it, skips the rest of that, and continues. So all faults of a text are reported at once, up to
+:data:`MAX_FAULTS`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ T = TypeVar("T")
 C = TypeVar("C", bound="Cursor")
 
 More: TypeAlias = "Callable[[T, Sequence[Span]], Iterable[Diagnostic]]"
-"""Finds further faults in what was read of a text that has faults at some places."""
+"""Finds further faults in the readable parts of a text with faults at some places."""
 
 END: Final = "end"
 MAX_CHARACTERS: Final = 64 * 2**20
-"""The length from which on a text is refused unread."""
+"""Length above which a text is refused unread."""
 
 
 class Token(NamedTuple):
-    """A piece of the text; ``kind`` is the sign or reserved word itself, or the name of what else it is."""
+    """A piece of the text; ``kind`` is the sign or reserved word itself, or the name of its kind."""
 
     kind: str
     text: str
@@ -44,29 +44,28 @@ _token: Final[Callable[[tuple[str | None, str, int, int]], Token]] = partial(tup
 
 
 class TooManyFaultsError(Exception):
-    """The limit of faults is reached: what follows is not read."""
+    """The limit of faults is reached: the rest is not read."""
 
 
 class AbandonError(Exception):
-    """A text cannot be read to the end of what was begun; the fault is reported, the caller recovers."""
+    """A text cannot be read to the end of the current part; the fault is reported, the caller recovers."""
 
 
 @attrs.define(eq=False, repr=False)
 class Faults:
-    """The faults of one text, as they were found."""
+    """The faults of one text, in the order of their discovery."""
 
     found: list[Diagnostic] = attrs.field(factory=list, init=False)
 
     def in_order(self) -> tuple[Diagnostic, ...]:
-        """Return the faults in the order of the text; the lexer runs ahead of the parser by a token."""
+        """Return the faults in the order of the text; the lexer is one token ahead of the parser."""
         return tuple(sorted(self.found, key=lambda fault: -1 if fault.span is None else fault.span.start))
 
     def report(self, code: str, message: str, span: Span, *notes: str) -> None:
         """Add a fault.
 
         Raises:
-            TooManyFaultsError: This was the last one that is reported.
-
+            TooManyFaultsError: The limit of faults is reached.
         """
         last = len(self.found) + 1 >= MAX_FAULTS
         self.found.append(Diagnostic(code, message, span, (*notes, "the rest is not read") if last else notes))
@@ -75,12 +74,11 @@ class Faults:
 
 
 def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
-    """Wrap a text that is to be read, of ``most`` characters.
+    """Wrap a text that is to be read, of at most ``most`` characters.
 
     Raises:
         ArgumentError: TIL707, it is no text.
         ParseError: TIL105, it has more characters than any program has; TIL106, it names a newer version.
-
     """
     if not isinstance(text, str):  # callers without a type checker pass bytes and paths
         message = f"a program is read from a str, not from a value of type {type(text).__name__}"
@@ -92,7 +90,7 @@ def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
 
 
 class Tokens(Protocol):
-    """Tokens, one after the other; ``unknown_stop`` is where the last characters that make none stop."""
+    """Tokens, one after the other; ``unknown_stop`` is the end of the last characters outside of all tokens."""
 
     unknown_stop: int
 
@@ -102,10 +100,10 @@ class Tokens(Protocol):
 
 @attrs.define(eq=False, repr=False)
 class Lexer:
-    """Reads the tokens of a pattern, which has a group for each kind; those of the group ``sign`` are their own kind.
+    """Lexer with a pattern that has a group for each kind; tokens of the group ``sign`` are their own kind.
 
-    The groups ``end`` and ``unknown`` must take everything else; what is unknown is reported, by ``code`` and as
-    ``advice`` tells, and passed over.
+    The groups ``end`` and ``unknown`` must match everything else; unknown characters are reported, by ``code`` and with
+    ``advice``, and skipped.
     """
 
     source: Source
@@ -137,14 +135,14 @@ class Lexer:
 
 @attrs.define(eq=False, repr=False)
 class Cursor:
-    """A place in a stream of tokens: look at one, take it, say what was expected.
+    """A position in a stream of tokens: examine one, take it, report the expected one.
 
     Words are tokens of the kind :attr:`word_kind`.
     """
 
     word_kind: ClassVar[str] = "name"
     lexer: ClassVar[Callable[..., Tokens]]
-    """Makes what gives the tokens of a text, of the text and the place for its faults."""
+    """Makes the tokens of a text, from the text and the collection of its faults."""
 
     source: Source
     faults: Faults
@@ -159,7 +157,7 @@ class Cursor:
         return cls(source, faults, tokens.next(), tokens)
 
     def advance(self) -> Token:
-        """Take the token that is looked at."""
+        """Take the current token."""
         self._last = taken = self.token
         self.token = self.tokens.next()
         return taken
@@ -176,11 +174,10 @@ class Cursor:
         return True
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """Take the next token, which must be of ``kind``; ``what`` describes it where the kind does not.
+        """Take the next token, which must be of ``kind``; ``what`` describes it if the kind does not.
 
         Raises:
-            AbandonError: It is another one; this is reported.
-
+            AbandonError: It is another one, which is reported.
         """
         if self.token.kind != kind:
             raise self.unexpected(what or f"'{kind}'")
@@ -203,41 +200,41 @@ class Cursor:
             raise self.unexpected(f"'{word}'")
 
     def one_of(self, words: Mapping[str, T], what: str = "") -> T:
-        """Take one of some words, and return what it stands for; ``what`` says what they all are."""
+        """Take one of some words, and return its value; ``what`` describes them all."""
         if self.token.kind != self.word_kind or self.token.text not in words:
             raise self.unexpected(f"{what}: {', '.join(words)}" if what else f"one of {', '.join(words)}")
         return words[self.advance().text]
 
     def list(self, item: Callable[[], T]) -> tuple[T, ...]:
-        """Read one item or more, with commas between them."""
+        """Read one item or more, separated by commas."""
         items = [item()]
         while self.skip(","):
             items.append(item())
         return tuple(items)
 
     def inside(self, read: Callable[[], T], signs: str = "()") -> T:
-        """Read what stands between two signs."""
+        """Read the text between two signs."""
         self.expect(signs[0])
         found = read()
         self.expect(signs[1])
         return found
 
     def enclosed(self, item: Callable[[], T], signs: str = "()", what: str = "") -> tuple[T, ...]:
-        """Read items with commas between them, or none, between two signs; ``what`` describes the first one."""
+        """Read items separated by commas, or none, between two signs; ``what`` describes the first one."""
         self.expect(signs[0], what)
         items = () if self.at(signs[1]) else self.list(item)
         self.expect(signs[1], f"',' or '{signs[1]}'")
         return items
 
     def unexpected(self, expected: str, *notes: str) -> AbandonError:
-        """Report that the next token is not what was expected, and return what the caller raises."""
+        """Report that the next token is not the expected one, and return the exception for the caller to raise."""
         return self.refuse(f"expected {expected} but found {self.describe()}", *notes)
 
     def refuse(self, message: str, *notes: str) -> AbandonError:
-        """Report the next token and return what the caller raises.
+        """Report the next token and return the exception for the caller to raise.
 
-        Nothing is reported right after a character that the lexer reported, nor at the end of a text
-        that has a fault already: those are the same fault again.
+        Nothing is reported right after a character that the lexer reported, or at the end of a text that has a fault
+        already: those are the same fault again.
         """
         again = self._last.stop < self.tokens.unknown_stop <= self.token.start
         if not again and not (self.faults.found and self.token.kind == END):
@@ -253,7 +250,7 @@ class Cursor:
         self.faults.report(code, message, span, *notes)
 
     def report_and_abandon(self, message: str, span: Span, code: str) -> AbandonError:
-        """Report a fault, and return what the caller raises since the rest cannot be understood."""
+        """Report a fault, and return the exception for the caller to raise since the rest cannot be understood."""
         self.report(message, span, code)
         return AbandonError()
 
@@ -269,7 +266,7 @@ class Cursor:
 
     @property
     def on_new_line(self) -> bool:
-        """True if the next token stands on a later line than the last one that was taken."""
+        """True if the next token is on a later line than the last one that was taken."""
         return "\n" in self.source.text[self._last.stop : self.token.start]
 
     def span_of(self, token: Token) -> Span:
@@ -286,14 +283,13 @@ def everything(cursor: type[C], source: Source, read: Callable[[C], T], more: Mo
     """Read a whole text.
 
     Args:
-        cursor: The kind of cursor that stands in it.
+        cursor: The kind of cursor.
         source: The text.
-        read: Reads what the text has.
-        more: Looks for further faults in what was read, beside those of the text at these places.
+        read: Reads the content of the text.
+        more: Finds further faults in the result, beside those of the text at these places.
 
     Raises:
         ParseError: All faults, in the order of the text.
-
     """
     faults = Faults()
     try:

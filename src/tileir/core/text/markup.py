@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 MOST_LINES: Final = 400
-"""Lines of a text that are shown."""
+"""Greatest number of lines of a text that are shown."""
 
 MOST_COLUMNS: Final = 1000
-"""Characters of each of them."""
+"""Greatest number of characters of each of them."""
 
 _TAGS: Final = {
     "Keyword.Type": ('<span style="color:#0f7f77">', "</span>"),
@@ -22,7 +22,7 @@ _TAGS: Final = {
 
 
 def highlighted(text: str, *, formula: bool = False) -> str:
-    """Return a program or formula as :func:`preformatted`, its tokens marked where Pygments is installed."""
+    """Return a program or formula as :func:`preformatted`, with highlighted tokens if Pygments is installed."""
     try:
         from tileir_pygments import FormulaLexer, ProgramLexer
     except ModuleNotFoundError:
@@ -41,12 +41,12 @@ def _marked(kind: Sequence[str], text: str) -> str:
 
 
 def preformatted(text: str) -> str:
-    """Return a text as it is, its first lines where it is long."""
+    """Return a text verbatim, or its first lines if it is long."""
     return f"<pre>{_escaped(_shown(text))}</pre>"
 
 
 def _shown(text: str) -> str:
-    """Return the first lines of a text, each of them cut where it is long."""
+    """Return the first lines of a text, each of them cut if it is long."""
     lines = text.split("\n")
     shown = [line if len(line) <= MOST_COLUMNS else f"{line[:MOST_COLUMNS]}…" for line in lines[:MOST_LINES]]
     if len(lines) > MOST_LINES:
@@ -55,7 +55,7 @@ def _shown(text: str) -> str:
 
 
 def folded(summary: str, inner: str) -> str:
-    """Return HTML that is shown when somebody asks for it."""
+    """Return HTML that is shown when it is unfolded."""
     return f"<details><summary>{_escaped(summary)}</summary>{inner}</details>"
 
 

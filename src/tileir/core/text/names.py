@@ -1,4 +1,4 @@
-"""Fresh, deterministic names; and the known name that somebody may have meant."""
+"""Fresh, deterministic names; and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 _LONG: Final = 100
-"""Characters of a list that stands in one line with what is said before it."""
+"""Greatest length of a list within the line of a message."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -45,7 +45,7 @@ class NameScope:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return what a message says of an unknown name: the known one that it resembles most, or else all of them."""
+    """Return the advice of a message for an unknown name: the most similar known one, or else all of them."""
     ordered = sorted(known)
     found = most_alike(name, ordered, 0.5)
     if found is not None:
@@ -57,9 +57,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def most_alike(name: str, known: Iterable[str], least: float) -> str | None:
-    """Return the known name that is written most like another one; None where none is so much as ``least``, up to 1.
+    """Return the known name most similar to another one; None if none reaches the similarity ``least``, up to 1.
 
-    Of several that are equally alike, those that begin with the same letter, and then those as long, come first.
+    Of several equally similar names, those with the same first letter, and then those of equal length, come first.
     """
     ordered = sorted(known)
     for each in ordered:

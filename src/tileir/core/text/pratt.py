@@ -1,4 +1,4 @@
-"""Operators of a language as data: sign, rank and side of each, by which expressions are read and written.
+"""Operators of a language as data: sign, rank and side of each, for reading and writing expressions.
 
 Reading is by precedence climbing: Pratt, "Top down operator precedence", POPL 1973.
 """
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from tileir.core.nodes import attrs
 
 if TYPE_CHECKING:
-    from tileir.core.text.lexing import Cursor  # tables are loaded with tileir, and what reads texts is not
+    from tileir.core.text.lexing import Cursor  # tables are loaded with tileir, and readers of texts are not
 
 E = TypeVar("E")
 
 
 class Side(enum.Enum):
-    """To which side an infix operator associates."""
+    """The side to which an infix operator associates."""
 
     LEFT = "left"
     NEITHER = "neither"  # without parentheses, two of one rank are an error
@@ -41,10 +41,9 @@ class Operators:
     """The operators of a language.
 
     Attributes:
-        rows: The infix ones.
+        rows: The infix operators.
         conditional: The rank of ``test ? then : otherwise``, which associates to the right and is lower than all
-            others; None where there is none.
-
+            others; None if there is none.
     """
 
     rows: tuple[Infix, ...]
@@ -57,7 +56,7 @@ class Operators:
 
     @cached_property
     def known(self) -> Mapping[Any, tuple[str, int, int]]:
-        """The signs of the infix operators, with their ranks, and those that stand on their left sides at least."""
+        """The signs of the infix operators, with their ranks, and the least ranks of their left operands."""
         rows = ((row, row.rank + (row.side is Side.NEITHER)) for row in self.rows)
         return MappingProxyType({row.operator: (f" {row.sign} ", row.rank, least) for row, least in rows})
 
@@ -67,14 +66,14 @@ class Operators:
         return Operators(tuple(row for row in self.rows if row.operator in chosen))
 
     def infix_text(self, operator: object, text: Callable[[E, int], str], operands: tuple[E, ...], outer: int) -> str:
-        """Return an infix operation, in parentheses where ``outer`` binds tighter; ``text`` writes operands alike."""
+        """Return an infix operation, in parentheses if ``outer`` binds tighter; ``text`` writes operands likewise."""
         sign, rank, least = self.known[operator]
         left, right = operands
         written = text(left, least) + sign + text(right, rank + 1)
         return f"({written})" if rank < outer else written
 
     def conditional_text(self, text: Callable[[E, int], str], operands: tuple[E, ...], outer: int) -> str:
-        """Return a conditional, in parentheses where ``outer`` binds tighter."""
+        """Return a conditional, in parentheses if ``outer`` binds tighter."""
         rank = self.conditional or 0
         test, then, otherwise = operands
         written = f"{text(test, rank + 1)} ? {text(then, rank)} : {text(otherwise, rank)}"
@@ -83,13 +82,12 @@ class Operators:
 
 @attrs.define(eq=False, repr=False)
 class Pratt(ABC, Generic[E]):
-    """Reads expressions at a cursor; ``E`` is what is known of one. Recursion is bounded by weight.
+    """Reader of expressions at a cursor; ``E`` is the result for one. Recursion is bounded by weight.
 
     Attributes:
-        most: The weight at which reading stops to descend; an expression inside of another one weighs 1.
-        of_branch: What a branch of a conditional weighs.
-        branch: What stands between the branches, for faults.
-
+        most: The weight at which reading stops to descend; a nested expression weighs 1.
+        of_branch: The weight of a branch of a conditional.
+        branch: The separator of the branches, for faults.
     """
 
     most: ClassVar[int]
@@ -102,7 +100,7 @@ class Pratt(ABC, Generic[E]):
 
     @abstractmethod
     def operand(self) -> E:
-        """Read prefix operators and what they stand before."""
+        """Read prefix operators and their operand."""
 
     @abstractmethod
     def joined(self, operator: Any, left: E, right: E, start: int) -> E:
@@ -114,7 +112,7 @@ class Pratt(ABC, Generic[E]):
 
     @abstractmethod
     def too_deep(self) -> Exception:
-        """Report that what stands here is nested too deeply, and return what is raised."""
+        """Report an expression that is nested too deeply, and return the exception to raise."""
 
     def chained(self) -> None:
         """Report an operator that does not associate with the one before."""

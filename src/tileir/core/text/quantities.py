@@ -1,4 +1,4 @@
-"""Quantities as people read them: bytes, counts and times in units that suit them, and how often something runs."""
+"""Quantities in readable units: bytes, counts, times, and numbers of runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ _TIMES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def runs_text(runs: int, conditions: Sequence[str]) -> str:
-    """Return how often something runs, and on which conditions; empty for what runs once.
+    """Return the number and the conditions of runs of something; empty for a single unconditional run.
 
     Args:
-        runs: How often, where each loop on a condition makes one step.
+        runs: The number of runs, with one step for each loop on a condition.
         conditions: From outside in: "while go", "if odd" or "unless odd".
-
     """
     iterated = any(condition.startswith("while ") for condition in conditions)
     often = "once" if runs == 1 else f"{runs} times"
@@ -25,12 +24,12 @@ def runs_text(runs: int, conditions: Sequence[str]) -> str:
 
 
 def size_text(count: float) -> str:
-    """Return a number of bytes in the largest unit of which there is one."""
+    """Return a number of bytes in the largest unit with a value of at least one."""
     return _scaled(float(count), 1024, _BINARY, " ")
 
 
 def count_text(count: float) -> str:
-    """Return a number in the largest unit of which there is one."""
+    """Return a number in the largest unit with a value of at least one."""
     return _scaled(float(count), 1000, _DECIMAL, "")
 
 
@@ -45,7 +44,7 @@ def _scaled(value: float, step: int, units: Sequence[str], space: str) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a time in the largest unit of which there is one."""
+    """Return a time in the largest unit with a value of at least one."""
     if seconds <= 0:
         return "0"
     scale, unit = next(((scale, unit) for scale, unit in _TIMES if seconds >= scale * 0.9995), _TIMES[-1])

@@ -1,6 +1,6 @@
 """``str`` and ``repr`` of nodes of all representations: their text, and a short line.
 
-Nothing but people reads a ``repr``: keys, digests and files are made of JSON and of text.
+Only people read a ``repr``: keys, digests and files are made from JSON and text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _LONGEST: Final = 100
-"""Characters of what a short line tells."""
+"""Greatest length of a short line."""
 
 
 class Printer(Protocol):
@@ -27,7 +27,7 @@ class Printer(Protocol):
 
 
 class Shown:
-    """A node that prints as its text; its package says how, by ``__str__``."""
+    """A node that prints as its text, by ``__str__`` of its package."""
 
     __slots__ = ()
 
@@ -35,14 +35,14 @@ class Shown:
         return f"<{type(self).__name__} {shortened(self.summary())}".rstrip() + ">"
 
     def summary(self) -> str:
-        """Return what tells the node from others, for one line."""
+        """Return a line that distinguishes the node from others."""
         try:
             return str(self)
-        except Exception as error:  # whoever looks for what is wrong with a node must be able to see it
+        except Exception as error:  # nodes with faults must be visible for debugging
             return f"without text: {type(error).__name__}"
 
     def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:  # noqa: ARG002  the protocol of IPython
-        """Print the text, where sessions show values and tests what failed."""
+        """Print the text, for values in sessions and failures in tests."""
         printer.text(str(self))
 
 
@@ -56,28 +56,28 @@ class ShownWhole(Shown):
 
 
 class ShownProgram(ShownWhole):
-    """A program, of which notebooks show the text, and, when it is unfolded, a drawing of the graph."""
+    """A program: notebooks show the text and, when it is unfolded, a drawing of the graph."""
 
     __slots__ = ()
 
     def graph(self) -> nx.DiGraph[str]:
-        """Return what the program hands on from where to where; each representation has its own."""
+        """Return the data flow of the program; each representation has its own."""
         raise AttributeError(f"{type(self).__name__} has no graph")
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML for notebooks."""
         from tileir.core.beside import provided  # only notebooks draw
 
         try:
             to_svg: Any = provided("to_svg")
             drawn = folded("graph", to_svg(self.graph()))
-        except Exception:  # a program that breaks rules may have no graph, and its text is what tells why
+        except Exception:  # a program that breaks rules may have no graph, and its text explains why
             drawn = ""
         return super()._repr_html_() + drawn
 
 
 def shortened(text: str) -> str:
-    """Return a text as one line that is not long."""
+    """Return a text as one short line."""
     line = " ".join(text[: 8 * _LONGEST].split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
@@ -89,12 +89,12 @@ def call_of(name: str, arguments: Iterable[str], results: Iterable[str] | None =
 
 
 def counted(number: int, what: str) -> str:
-    """Return how many of something there are."""
+    """Return a number with its noun."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def statements_in(body: Iterable[Shown]) -> int:
-    """Return how many statements stand in a list of them, at any depth."""
+    """Return the number of statements in a list of them, at any depth."""
     found, pending = 0, list(body)
     while pending:
         found += 1

@@ -26,7 +26,7 @@ _Place: TypeAlias = tuple[int | None, int | None, int | None]
 _PACKAGE_ROOT = str(Path(__file__).parents[2]) + os.sep  # as it was imported, maybe by a link: code has the same path
 _LIBRARY_ROOT = _PACKAGE_ROOT + "ops" + os.sep
 _INNER_ROOTS: Final = (_PACKAGE_ROOT, str(Path(np.__file__).parent) + os.sep)  # NumPy calls tileir for its functions
-_EXCERPT = 160  # characters of a line that an excerpt shows
+_EXCERPT = 160  # characters of a line in an excerpt
 _MOST_CODE = 512
 _MOST_CALLERS = 8
 _KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
@@ -39,7 +39,7 @@ class Source:
     text: str = attrs.field(repr=False)
     name: str = "<text>"
     is_place: bool = False
-    """True for a place that somebody named, such as a node of a graph, in place of a text."""
+    """True for a named place, such as a node of a graph, instead of a text."""
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
@@ -57,12 +57,11 @@ class Span:
     """The characters ``start`` to ``stop`` (exclusive) of a source.
 
     Attributes:
-        source: What they are characters of.
+        source: The text.
         start: Offset of the first one.
-        stop: Offset behind the last one.
-        by_library: Whether an operation of :mod:`tileir.ops` made what stands here, where the user called it.
-        caller: The call for which it was made, where it stands in a function that was called.
-
+        stop: Offset after the last one.
+        by_library: Whether an operation of :mod:`tileir.ops` made the node, at the user's call.
+        caller: The call for which it was made, if it is in a function that was called.
     """
 
     source: Source = attrs.field(repr=False)
@@ -78,17 +77,17 @@ class Span:
 
     @property
     def is_known(self) -> bool:
-        """True if there is a text to show; there is none of Python that was typed in."""
+        """True if there is a text to show; there is none for Python from a prompt."""
         return not self.by_library or bool(self.source.text)
 
     @property
     def place(self) -> str | None:
-        """The place that somebody named, by :func:`placed`; None for a text."""
+        """The place named by :func:`placed`; None for a text."""
         return self.source.name if self.source.is_place else None
 
     @property
     def where(self) -> str:
-        """The line of the first character, or the place that somebody named, as a sentence has it."""
+        """The line of the first character, or the named place, as part of a sentence."""
         return self.place or f"line {self.line}"
 
     @property
@@ -120,7 +119,7 @@ class Span:
         return tuple(found)
 
     def called_from(self, call: Span) -> Span:
-        """Return this place in a function that is called at another one, as the innermost few calls are remembered."""
+        """Return this place in a function called at another place; only a few innermost calls are kept."""
         callers = self.callers
         if len(callers) >= _MOST_CALLERS:
             return self
@@ -132,7 +131,7 @@ class Span:
     def excerpt(self) -> str:
         """Return the line of the first character with carets below the spanned part; a long line is cut.
 
-        Characters that would not show, or move what is around them on a terminal, are replaced by U+FFFD.
+        Characters that are invisible, or move their neighbours on a terminal, are replaced by U+FFFD.
         """
         begin = self.source.line_starts[self.line - 1]
         end = self.source.text.find("\n", begin)
@@ -152,7 +151,7 @@ _PLACE: Final[ContextVar[str | None]] = ContextVar("place", default=None)
 
 @contextmanager
 def placed(name: str) -> Iterator[None]:
-    """Have :func:`call_site` return a place of that name inside, for what is made of something else than Python."""
+    """Let :func:`call_site` return a place of that name inside, for programs from other sources than Python."""
     token = _PLACE.set(name)
     try:
         yield
@@ -166,7 +165,7 @@ def _place(name: str, by_library: bool) -> Span:
 
 
 class _Held(threading.local):
-    """The place of the operation of the library that this thread is inside of, where one is."""
+    """The place of the library operation that this thread is in, if any."""
 
     span: Span | None = None
 
@@ -175,7 +174,7 @@ _HELD: Final = _Held()
 
 
 class _Called(threading.local):
-    """The call of the Python function whose body this thread runs, where it is called by one that is traced."""
+    """The call of the Python function whose body this thread runs, if a traced function calls it."""
 
     inside = False
     span: Span | None = None
@@ -185,17 +184,17 @@ _CALLED: Final = _Called()
 
 
 def called_at(span: Span | None) -> AbstractContextManager[None]:
-    """Return a context in which what :func:`call_site` returns names the call of the function that it stands in."""
+    """Return a context in which results of :func:`call_site` name the call of the surrounding function."""
     return _called(span, inside=True)
 
 
 def called_by_none() -> AbstractContextManager[None]:
-    """Return a context in which a function is run that no other one calls."""
+    """Return a context for a function that no other one calls."""
     return _called(None, inside=False)
 
 
 def is_called() -> bool:
-    """Return whether what runs is a Python function that is called by one that is traced."""
+    """Return whether the running Python function is called by a traced one."""
     return _CALLED.inside
 
 
@@ -210,7 +209,7 @@ def _called(span: Span | None, *, inside: bool) -> Iterator[None]:
 
 
 def hold_call_site() -> Span | None:
-    """Have :func:`call_site` return the present one until it is released, and return what was held before.
+    """Let :func:`call_site` return the present place until it is released, and return the one held before.
 
     An operation of the library records many statements, all of them for one line of the user's.
     """
@@ -221,13 +220,13 @@ def hold_call_site() -> Span | None:
 
 
 def release_call_site(before: Span | None) -> None:
-    """Let :func:`call_site` look again, or return what was held before."""
+    """Let :func:`call_site` search again, or return the place held before."""
     _HELD.span = before
 
 
 @contextmanager
 def held_at(span: Span | None) -> Iterator[None]:
-    """Have :func:`call_site` return a place of a text inside, whatever calls it."""
+    """Let :func:`call_site` return a place of a text inside, regardless of the caller."""
     before, _HELD.span = _HELD.span, span or _HELD.span
     try:
         yield
@@ -238,10 +237,10 @@ def held_at(span: Span | None) -> Iterator[None]:
 def call_site() -> Span | None:
     """Return the expression of the nearest caller outside tileir and NumPy, as a span of that Python file.
 
-    Inside of :func:`placed` it is the place that was named there.
+    Inside of :func:`placed` it is the named place.
 
-    Where Python does not know its columns, that is the whole line; where it does not know the text, as of what is typed
-    in, nothing is known, but that the operation library was between.
+    If Python does not know its columns, that is the whole line; without a text, as at a prompt, nothing is known except
+    whether the operation library is involved.
     """
     if _HELD.span is not None:
         return _HELD.span
@@ -267,8 +266,8 @@ def call_site() -> Span | None:
 def _positions(code: CodeType) -> tuple[_Position, ...]:
     """Return first and last line, first and last column of each instruction; columns count bytes.
 
-    Kept by identity: a program that is built by many statements asks for the same code again and again, and the hash
-    of a code object reads all of it.
+    Cached by identity: a program that is built by many statements asks for the same code repeatedly, and the hash of a
+    code object reads all of it.
     """
     known = _KNOWN_CODE.get(id(code))
     if known is not None and known[0]() is code:
@@ -282,9 +281,9 @@ def _positions(code: CodeType) -> tuple[_Position, ...]:
 
 @lru_cache(maxsize=4096)
 def _expression(name: str, number: int, text: str, place: _Place, by_library: bool) -> Span:
-    """Build a source in which only the wanted lines are filled, so that their numbers stay true.
+    """Build a source with only the wanted lines filled in, so that their numbers are right.
 
-    Cached, because a program that is built in a loop asks for the same few lines again and again.
+    Cached, because a program that is built in a loop asks for the same few lines repeatedly.
     """
     padding = "\n" * (number - 1)
     source = Source(padding + text, name)
@@ -303,5 +302,5 @@ def _characters(line: str, count: int) -> int:
 
 
 def span_field() -> Span | None:
-    """Declare the field with the place of a node, which every node ends with; it takes no part in equality."""
+    """Declare the field with the place of a node, which is last in every node; equality ignores it."""
     return attrs.field(default=None, kw_only=True, eq=False, repr=False)  # type: ignore[no-any-return]

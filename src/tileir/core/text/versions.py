@@ -1,7 +1,7 @@
-"""The version of tileir that a text may name in its first line, as ``// tileir 0.1``: the one whose language it is in.
+"""The version of tileir that a text may name in its first line, as ``// tileir 0.1``: that of its language.
 
-Texts of Tile, formulas, and files of functions are read by every later version. One that uses words of a newer version
-than the reader's is refused where it says so, instead of at the first word that is not known.
+Texts of Tile, formulas, and files of functions are read by every later version. A text for a newer version than the
+reader's is refused at this line, instead of at the first unknown word.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tileir.core.text.span import Source, Span
 from tileir.core.version import VERSION
 
 LINE: Final = "// tileir {}.{}\n".format(*VERSION.split(".")[:2])
-"""What a text of this version begins with where it names one."""
+"""The first line of a text of this version, if it names one."""
 
 _NAMED: Final = re.compile(r"//[ \t]*(tileir[ \t]+([0-9]{1,9})\.([0-9]{1,9})(?:\.[0-9]+)?)[ \t\r]*(?:\n|\Z)")
 _CURRENT: Final = tuple(int(part) for part in VERSION.split(".")[:2])
 
 
 def check_version(source: Source) -> Source:
-    """Return a text itself that this version of tileir can read, or that names no version.
+    """Return a text itself if this version of tileir can read it, or it names no version.
 
     Raises:
         ParseError: TIL106, it names a newer one.
@@ -36,6 +36,6 @@ def check_version(source: Source) -> Source:
 
 
 def unversioned(text: str) -> str:
-    """Return a text whose first line is blank where it named a version; all places stay."""
+    """Return a text with its first line blank if it named a version; all places remain."""
     named = _NAMED.match(text)
     return text if named is None else re.sub(r"[^\n]", " ", named[0]) + text[named.end() :]

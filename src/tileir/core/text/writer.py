@@ -15,12 +15,12 @@ _DIGEST: Final = "sha256 "
 
 
 def listed(items: Iterable[object]) -> str:
-    """Return the texts of items with commas between them."""
+    """Return the texts of items separated by commas."""
     return ", ".join(map(str, items))
 
 
 def bytes_text(data: bytes | memoryview) -> str:
-    """Return bytes as hexadecimal, or of more than 64 KiB the digest only."""
+    """Return bytes as hexadecimal, or above 64 KiB only the digest."""
     return data.hex() if len(data) <= _LONGEST else f"{_DIGEST}{hashlib.sha256(data).hexdigest()}"
 
 
@@ -29,7 +29,6 @@ def bytes_of_text(text: str) -> bytes:
 
     Raises:
         ValueError: The text is no hexadecimal; or there is only a digest.
-
     """
     if text.startswith(_DIGEST):
         raise ValueError("the text holds only the digest of these bytes; keep the program as JSON")
@@ -46,12 +45,12 @@ class Writer:
     _depth: int = attrs.field(default=0, init=False)
 
     def line(self, text: str = "") -> None:
-        """Append one line at the current depth; an empty one stays without trailing blanks."""
+        """Append one line at the current depth; an empty one has no trailing blanks."""
         self._lines.append("  " * self._depth + text if text else "")
 
     @contextmanager
     def indented(self, levels: int = 1) -> Iterator[None]:
-        """Indent what is written inside the ``with`` block."""
+        """Indent the text written inside the ``with`` block."""
         self._depth += levels
         try:
             yield
