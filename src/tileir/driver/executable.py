@@ -1,4 +1,4 @@
-"""A function that was compiled for one device and one signature of dtypes and shapes."""
+"""Function compiled for one device and one signature of dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False, slots=False)
 class Executable(Generic[R_co]):
-    """Call it with arrays; or look at any stage of its way down.
+    """Compiled program, to be called with arrays; each stage of its lowering can be inspected.
 
-    Several threads may call one executable at the same time. Where its kernels came from the cache on disk, the stages
-    before them are compiled when somebody looks at them. It can be pickled, and is compiled again afterwards.
+    Several threads may call one executable at the same time. If its kernels came from the cache on disk, the stages
+    before them are compiled on access. It can be pickled, and is compiled again afterwards.
     """
 
     device: DeviceInfo
@@ -78,7 +78,7 @@ class Executable(Generic[R_co]):
         return self._compilation.arguments is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it was compiled from."""
+        """Pickle the arguments of its compilation."""
         request = self._compilation.request
         return _compiled_again, (request.program, request.types, self.device.id, self._origin)
 
@@ -88,16 +88,15 @@ class Executable(Generic[R_co]):
 
     @property
     def source(self) -> Program:
-        """The program that was compiled, of whatever stage it is."""
+        """The program that was compiled, of any stage."""
         return self._compilation.request.program
 
     def carried_by(self, entries: CarriedEntries, program: Program) -> None:
-        """Put what a program needs to run as this does, without being compiled, to the entries that a file carries.
+        """Add the cache entries with which a program runs like this one, without compiling, to a file's entries.
 
         Args:
-            entries: They collect.
+            entries: Collector of entries.
             program: An equal program.
-
         """
         origin, types = self._origin, self._compilation.request.types
         owner = default_context()
@@ -127,13 +126,13 @@ class Executable(Generic[R_co]):
     def remarks(self) -> tuple[Remark, ...]:
         """Remarks of each step of the pipeline on each kernel, done or refused, in the order of the steps.
 
-        The cache on disk has no remarks: the passes run again where somebody looks at them, and say the same.
+        The cache on disk has no remarks: the passes run again for them.
         """
         return self._compilation.remarks
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """Warnings of legal but unlikely code, for these types, and of temporaries far larger than the arguments."""
+        """Warnings of suspicious code, for these types, and of temporaries far larger than the arguments."""
         from tileir.core.beside import provided
 
         warnings_of_compiled: Any = provided("warnings_of_compiled")
@@ -147,14 +146,14 @@ class Executable(Generic[R_co]):
 
     @property
     def listings(self) -> tuple[str, ...]:
-        """The forms that :meth:`listing` shows: those of the back end, the usual one first, and installed ones."""
+        """Forms of :meth:`listing`: those of the back end, default first, and installed ones."""
         return forms_of(self._backend)
 
     def listing(self, form: str | None = None) -> str:
-        """Return generated code as text, in a form of :attr:`listings` or, without one, in the first of them.
+        """Return generated code as text, in a form of :attr:`listings`, by default the first.
 
         Raises:
-            BackendError: TIL806, the back end has no such form, or the device no text of it.
+            BackendError: TIL806, the back end has no such form, or the device no text in it.
         """
         return listing_of(self, self._backend, self._library, form)
 
@@ -175,16 +174,16 @@ class Executable(Generic[R_co]):
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> R_co:
         """Run on arrays, in declared order or by tensor name.
 
-        Submitted calls that use the same arrays are waited for.
+        It waits for submitted calls on these arrays.
 
         Args:
-            arrays: NumPy arrays, Python numbers, which adapt to what they meet as literals do, arrays of the device, or
-                anything with ``__array_interface__`` or ``__dlpack__``.
+            arrays: NumPy arrays, Python numbers, which adapt to other operands like literals, device arrays, or objects
+                with ``__array_interface__`` or ``__dlpack__``.
             out: An array to write to; for several results a sequence in declared order, or a mapping by name.
             named: Inputs by tensor name.
 
         Returns:
-            One array, or a tuple in declared order where there are several results: of the device where inputs are.
+            One array, or a tuple in declared order for several results: on the device if inputs are.
 
         Raises:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
@@ -193,7 +192,7 @@ class Executable(Generic[R_co]):
             try:  # noqa: SIM105  a context would take as long as the rest of a short call
                 arrays, named = self._in_order(named), {}
             except KeyError:
-                pass  # what is wrong with the names is told below
+                pass  # faults of the names are reported below
         try:
             fast: R_co | None = None if named or self.usual is None else self.usual.call(arrays, out)
             if fast is not None:
@@ -205,12 +204,12 @@ class Executable(Generic[R_co]):
 
     @cached_property
     def usual(self) -> UsualCalls | None:
-        """Calls with arrays as they are; None where numbers have to be converted."""
+        """Calls with arrays as they are; None if numbers have to be converted."""
         return None if self._takes_numbers else UsualCalls(self._plan, self.home)
 
     @property
     def closed(self) -> bool:
-        """True if the context was closed since this was compiled; it cannot be called any more then."""
+        """True if the context was closed after compilation, so that calls fail."""
         return self._plan.resources.closed
 
     def _run(self, given: Sequence[Any], out: Any) -> tuple[Any, ...]:
@@ -231,9 +230,9 @@ class Executable(Generic[R_co]):
     ) -> PendingCall[R_co]:
         """Start a call, and return before it is done.
 
-        It starts when all of ``after``, and all earlier calls of the context that use the same arrays, are done; if one
-        of ``after``, or a call that was to write an input, fails, it fails with the same error. Calls on other arrays
-        run at the same time.
+        It starts when all of ``after``, and all earlier calls of the context on its arrays, are done; if one of
+        ``after``, or a call that writes an input, fails, it fails with the same error. Calls on other arrays run
+        concurrently.
 
         Args:
             arrays: As for a call; they must not change before it is done.
@@ -266,7 +265,7 @@ class Executable(Generic[R_co]):
         return PendingCall(event, call.results)
 
     def _tell_of_copies(self, call: Operands) -> None:
-        """Log, once, which inputs are copied to the device at each call while others are there."""
+        """Log, once, the inputs that are copied to the device at each call while others are there."""
         if self.home.works_in_place or self._told:
             return
         pairs = zip((tensor.name for tensor in self._plan.inputs), call.inputs, strict=True)  # numbers are no inputs
@@ -279,22 +278,21 @@ class Executable(Generic[R_co]):
             logging.getLogger("tileir").info(message, self, ", ".join(names))
 
     def run_at(self, addresses: list[int], stream: int | None = None) -> bool:
-        """Run on memory by its addresses, which other libraries know sooner than they make arrays of it.
+        """Run on memory by addresses, which other libraries provide faster than arrays.
 
         Args:
-            addresses: Where the inputs begin, then where the results do, in declared order: contiguous, of the dtypes
-                and shapes that it was compiled for. No result shares memory with anything else. Nothing is checked.
-            stream: On a card, the stream of the driver in which others use its memory, 0 for the default one: the run
-                follows what is in it by now, and what comes later there follows the run, for which nobody waits here.
-                None for memory of the host.
+            addresses: Addresses of the inputs, then of the results, in declared order: contiguous, with the compiled
+                dtypes and shapes. No result shares memory with anything else. Nothing is checked.
+            stream: On a card, the driver's stream in which others use this memory, 0 for the default stream: the run
+                follows earlier work in it, and later work there follows the run, without waiting here. None for host
+                memory.
 
         Returns:
-            False, with nothing done, where only arrays will do: without a stream on devices with memory of their own,
-            while submitted calls are not done, where kernels ask for more alignment.
+            False, with nothing done, if arrays are required: without a stream on devices with separate memory, while
+                submitted calls are in flight, or if kernels require more alignment.
 
         Raises:
             ArgumentError: TIL708, there is not enough memory.
-
         """
         if self._takes_numbers or self._plan.resources.calls:
             return False
@@ -302,11 +300,11 @@ class Executable(Generic[R_co]):
             return self._plan.run_at(addresses, stream)
 
     def takes(self, arrays: Sequence[Any]) -> bool:
-        """Return whether arrays of the host can be used as they are."""
+        """Return whether host arrays can be used as they are."""
         return not self._takes_numbers and self._plan.accepts(arrays)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return HTML for notebooks."""
         from tileir.driver.notebook import executable_html
 
         request = self._compilation.request
@@ -327,11 +325,10 @@ class Executable(Generic[R_co]):
         """Run, and write some results to arrays that fit, are contiguous, and share no memory with any other.
 
         Returns:
-            The other results: of the device if they are to stay, of the host where ``stays`` is None for no device.
+            The other results: device arrays if they are to stay, host arrays if ``stays`` is None.
 
         Raises:
             ArgumentError: A value of ``arrays`` does not fit, or there is not enough memory; nothing was written.
-
         """
         plan = self._plan
         named = [(into.get(name), tensor) for name, tensor in zip(self.outputs, plan.outputs, strict=True)]
@@ -350,18 +347,18 @@ class Executable(Generic[R_co]):
 
     @property
     def memory(self) -> MemoryUse:
-        """Memory that a call takes, in bytes."""
+        """Memory of a call, in bytes."""
         return self._plan.memory
 
     @property
     def dispatch(self) -> Dispatch:
-        """Its launches in order, and its buffers with their lives and places."""
+        """Its launches in order, and the live ranges and places of its buffers."""
         from tileir.driver.dispatch import dispatch_of
 
         return dispatch_of(self.scheduled, self._plan)
 
     def _operands(self, given: Sequence[Any], out: Any) -> Operands:
-        """Return the arrays to read and to write; no copy among them is older than the calls before this one."""
+        """Return the arrays to read and to write; copies among them include the effects of all earlier calls."""
         from tileir.driver.calls.operands import destinations, operands_of  # they load arrays of devices
 
         plan = self._plan
@@ -375,7 +372,7 @@ class Executable(Generic[R_co]):
         return call
 
     def _passed(self, given: Sequence[Any]) -> Sequence[Any]:
-        """Return what the plan reads: what was given, numbers converted to the dtypes that they adapt to."""
+        """Return the inputs of the plan: the arguments, with numbers converted to the dtypes that they adapt to."""
         if (arguments := self._compilation.arguments) is None:
             return given
         return passed_values(arguments, self._compilation.request.types, dict(zip(self.inputs, given, strict=True)))
@@ -395,20 +392,21 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     """Compile a program for one device and signature.
 
     Args:
-        source: A program of any stage, its text or JSON, or the path of a file; no passes apply to one of the semtree.
-        arguments: What describes the inputs, in a mapping by name or a sequence in declared order: arrays, shapes
-            (f32), (dtype, shape) pairs, texts such as ``"f32[2, 3]"``, dtypes (without axes), numbers or
-            :class:`TensorType`; a lone array or type describes the first input. Programs that have types need no
-            description, but for the numbers of a typed function.
-        device: A device or its id; by default that of an array in a device's memory, or what the context chooses.
+        source: A program of any stage, its text or JSON, or the path of a file; passes do not apply to the semtree.
+        arguments: Descriptions of the inputs, in a mapping by name or a sequence in declared order: arrays, shapes
+            (f32), (dtype, shape) pairs, texts such as ``"f32[2, 3]"``, dtypes (rank 0), numbers or :class:`TensorType`;
+            a lone array or type describes the first input. Typed programs need no description, except for the numbers
+            of a typed function.
+        device: A device or its id; by default that of an array in a device's memory, or the context's.
         context: Owner of devices and caches; by default the process-wide one.
-        options: How to compile.
-        target: What passes are computed for instead of the device: the name of a target, such as ``cpu`` or
+        options: Options for compiling.
+        target: Target of the passes instead of the device: the name of a target, such as ``cpu`` or
             ``file.json:NUM_SRAM=4``, the path of a target file, or a :class:`tileir.Target`.
         passes: Stripe passes instead of those of the target, or the text, JSON or name of a pipeline.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments, or the target or pipeline, which may be TIL712.
+        TileError: The function is wrong or does not fit the arguments, or the target or pipeline is wrong, for example
+            TIL712.
         BackendError: There is no such device, or it refused a kernel.
     """
     check_options(options)
@@ -431,10 +429,10 @@ def compile_for(
     *,
     winners: bool = True,
 ) -> Executable:
-    """Compile a program whose inputs have known types; its schedule counts on no more threads than may run.
+    """Compile a program whose inputs have known types, scheduled for at most the number of available threads.
 
-    Where nobody names passes, those that tuning found for it are taken if ``winners``, else those of the target. Code
-    that is ``carried`` is taken before that of the cache on disk.
+    Without ``passes``, the pipeline found by tuning applies if ``winners``, else that of the target. Code that is
+    ``carried`` takes precedence over the cache on disk.
     """
     with collection_paused(lasting=True):
         chosen = context.device(device)
@@ -442,7 +440,7 @@ def compile_for(
         on_disk = None if wanted.quick else context.disk_cache
         disk = None if wanted.quick else carried or on_disk
         request = requested(program, types, context, chosen, wanted, passes, choice, carried, winners=winners)
-        resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
+        resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # number of threads, and their memory
 
         def prepare(compilation: Compilation, library: Library) -> Plan:
             passed = compilation.arguments
@@ -457,5 +455,5 @@ def compile_for(
 
 
 def _compiled_again(program: Program, types: Mapping[str, typed.TensorType], device: str, origin: Origin) -> Executable:
-    """Compile what was pickled in another process, or take its code from the cache on disk."""
+    """Compile a program that was pickled in another process, or take its code from the cache on disk."""
     return compile_for(program, types, default_context(), device, origin.options, origin.passes, origin.choice)

@@ -1,4 +1,4 @@
-"""Everything that has a text: programs of all stages and their parts, scripts, pipelines, targets, hardware models."""
+"""Text forms of programs of all stages and their parts, scripts, pipelines, targets and hardware models."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     )
 
 STAGES: Final = (*texts.STAGES, "any", "partitioned", "block", "kernel", "script", "pipeline", "target", "hardware")
-"""Kinds of text beside installed languages; ``any`` is a program of the stage that the text tells."""
+"""Kinds of text beside installed languages; ``any`` is a program of the stage that the text determines."""
 
 
 @at_the_call
 def to_text(node: Form) -> str:
     """Return the text of a program or a part of one, a script, a pass or several, a target, or a hardware model.
 
-    :func:`parse` reads it back. Of constant arrays of more than 256 elements it has the digests.
+    :func:`parse` reads it back. Constant arrays of more than 256 elements appear as digests.
 
     Args:
-        node: A program of Tile, typed, of Stripe or of the semtree; a partitioned one; a function of Python whose
+        node: A program of Tile, typed, of Stripe or of the semtree; a partitioned one; a Python function whose
             arguments are declared; a block of Stripe, a kernel of the semtree; a
             :class:`~tileir.schedule.script.Script`; a pass, or a sequence of them; a :class:`tileir.Target`, a target
             file, a hardware model, or a node of an installed language, such as a formula.
@@ -104,7 +104,7 @@ def to_text(node: Form) -> str:
 
 
 def _target_text(target: Target) -> str:
-    """Return the facts of a device as JSON that people can read."""
+    """Return the facts of a device as readable JSON."""
     import json
 
     from tileir.core.json.codec import to_json
@@ -113,7 +113,7 @@ def _target_text(target: Target) -> str:
 
 
 def _schedule_text(node: object) -> str:
-    """Return the text of what passes are made of."""
+    """Return the text of a script, pipeline, target or hardware model."""
     from tileir.core.targets.target_file import TargetFile
     from tileir.driver.languages import language_of
     from tileir.passes.pipelines.pipeline import to_text as pipeline_text
@@ -141,7 +141,7 @@ def _schedule_text(node: object) -> str:
 
 
 def _passes(node: object) -> tuple[Pass, ...] | None:
-    """Return the passes that a pass, or a sequence of them, is; None for anything else."""
+    """Return the passes of a pass, or of a sequence of them; None for anything else."""
     found = tuple(node) if isinstance(node, tuple | list) else (node,)
     return found if all(map(_is_pass, found)) else None
 
@@ -214,29 +214,28 @@ def parse(
     entry: str | None = None,
     folder: str | Path | None = None,
 ) -> object:
-    """Read a text, of a Tile function unless ``stage`` says of what, and verify what it means.
+    """Read a text, by default of a Tile function, and verify the result.
 
     Args:
-        text: What :func:`to_text` printed, or somebody wrote: ``function (inputs) -> (outputs) { statements }``.
-            Programs are read from their JSON, too, which may be bytes, or from a bundle. Or the file that has it,
+        text: Output of :func:`to_text`, or handwritten text: ``function (inputs) -> (outputs) { statements }``. JSON of
+            programs, also as bytes, and bundles are accepted. Alternatively the file that has it,
             ``Path("layers.tile:softmax")`` for one of several functions in it, or a file of a front end.
-        name: What to call the text in errors; by default as the file is called.
-        stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
-            the text tells; ``partitioned`` for what :func:`tileir.partition` returns; ``block`` of Stripe, ``kernel``
+        name: Name of the text in errors; by default that of the file.
+        stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for the stage that the
+            text determines; ``partitioned`` for a result of :func:`tileir.partition`; ``block`` of Stripe, ``kernel``
             of the semtree; ``script``, ``pipeline``, ``target`` or ``hardware``; or the name of an installed language,
             such as ``formula``.
-        arrays: What a text of Tile or a typed one may name by digests alone, as printed ones name long constants.
-        entry: Which of several functions of a text of Tile is meant, by its name; by default the one without a name, or
-            else the last one.
-        folder: The folder that a text of Tile imports files from; by default that of the file that has it.
+        arrays: Arrays that a Tile or typed text names by digests alone, as printed texts name long constants.
+        entry: Name of one of several functions of a Tile text; by default the unnamed one, or else the last.
+        folder: Folder from which a Tile text imports files; by default that of its file.
 
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault.
-        VerifyError: What it means breaks a rule; one diagnostic for each fault.
-        TileError: TIL601 or TIL602, JSON is wrong; TIL603, a bundle is; TIL901, the file cannot be read; TIL702, tileir
-            has no such arrays; TIL230, what is imported is not there; TIL541 to TIL547, passes and targets.
+        VerifyError: The result breaks a rule; one diagnostic for each fault.
+        TileError: TIL601 or TIL602, JSON is wrong; TIL603, a bundle is; TIL901, the file cannot be read; TIL702, arrays
+            are not supported; TIL230, an import is missing; TIL541 to TIL547, passes and targets.
         BackendError: TIL811 or TIL812, the language cannot be loaded.
-        ArgumentError: TIL707, it is no text, or there is no such stage; TIL206, it has no such function.
+        ArgumentError: TIL707, it is not a text, or there is no such stage; TIL206, it has no such function.
     """
     check_kind("name", name, str | Path, "what errors call the text")
     check_kind("stage", stage, str, "the name of a stage")
@@ -298,7 +297,7 @@ def _arrays_of(arrays: object) -> tuple[ArrayValue | Array, ...]:
 
 
 def _text_of(source: object) -> str | bytes:
-    """Return the text of what text is read from, or the bytes of a bundle; callers without types pass other things."""
+    """Return the text of a source, or the bytes of a bundle; refuses other types, for untyped callers."""
     if isinstance(source, Path):
         return texts.read(source)
     if isinstance(source, bytes):
@@ -324,7 +323,7 @@ def _bundled(data: bytes, name: str, stage: str) -> TileFunction:
 
 
 def _part(text: str, stage: Literal["block", "kernel"], name: str) -> Block | KernelFunction:
-    """Return a part of a program; of blocks there are rules only where they stand in one."""
+    """Return a part of a program; blocks are only verified as parts of programs."""
     if stage == "block":
         from tileir.stripe.text.parser import parse_block
 
@@ -356,7 +355,7 @@ def _script(text: str, name: str) -> Script:
 
 
 def _target(text: str, name: str) -> TargetFile | Target:
-    """Return a target file, or the facts of a device, which their format tells."""
+    """Return a target file, or the facts of a device, as their format tells."""
     from tileir.core.json.codec import format_of, from_json
     from tileir.core.targets.target_file import load
 
@@ -365,12 +364,12 @@ def _target(text: str, name: str) -> TargetFile | Target:
 
 @at_the_call
 def verify(node: Form) -> None:
-    """Check a program, a kernel, a script, passes, a target or a hardware model by its rules.
+    """Verify a program, a kernel, a script, passes, a target or a hardware model by its rules.
 
-    What :func:`parse` and the passes give follows them; what somebody made by hand may not.
+    Results of :func:`parse` and the passes are valid; hand-built objects may not be.
 
     Args:
-        node: As for :func:`to_text`, but for blocks, of which only programs have rules.
+        node: As for :func:`to_text`, except blocks, which are only verified as parts of programs.
 
     Raises:
         VerifyError: It breaks rules; one diagnostic for each fault.
@@ -395,7 +394,7 @@ def verify(node: Form) -> None:
 
 
 def _verify_target(target: Target) -> None:
-    """Fill in what a target says for its own facts."""
+    """Instantiate a target file for its own facts."""
     from tileir.core.targets.target_file import hardware_of, with_facts
     from tileir.passes.pipelines.resolution import pipeline_for
 

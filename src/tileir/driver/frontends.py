@@ -1,7 +1,7 @@
-"""Front ends of installed distributions, which make programs of files: ONNX models, and anybody's.
+"""Front ends of installed distributions, which make programs from files such as ONNX models.
 
-An entry point of the group ``tileir.frontends`` serves the files whose names end with its own: ``onnx`` those that end
-with ``.onnx``. Wherever a program is taken, in Python and by commands, the :class:`pathlib.Path` of such a file is.
+An entry point of the group ``tileir.frontends`` serves the files with its name as suffix: ``onnx`` those that end with
+``.onnx``. The :class:`pathlib.Path` of such a file is accepted wherever a program is, in Python and by commands.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from tileir.driver.known_functions import KnownFunction
 from tileir.tile.ir import Function
 
 _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"onnx": "tileir-onnx"})
-"""Distributions of front ends that tileir's developers keep, by the endings of files."""
+"""Distributions of front ends that tileir's developers maintain, by file suffixes."""
 
 
 class Frontend(Protocol):
-    """Makes Tile functions of files; an entry point of the group ``tileir.frontends`` names it."""
+    """Maker of Tile functions from files; an entry point of the group ``tileir.frontends`` names it."""
 
     @property
     def name(self) -> str:
-        """The ending of its files without the dot, which is the name of the entry point."""
+        """Suffix of its files without the dot, and name of the entry point."""
 
     def load(self, path: Path) -> Function | KnownFunction:
-        """Return the function of a file, whose constants are a part of it, or what :func:`recalled` knows of it.
+        """Return the function of a file, including its constants, or the result of :func:`recalled` for it.
 
         Raises:
-            TileError: The file cannot be read, or asks for what there is not; one diagnostic for each fault.
+            TileError: The file cannot be read, or uses unsupported features; one diagnostic for each fault.
         """
 
 
 def frontend_of(path: Path) -> Frontend | None:
-    """Return the front end of a file by the ending of its name; None where no front end has it.
+    """Return the front end of a file by its suffix; None if there is none.
 
     Raises:
         BackendError: TIL811, it is not installed or cannot be loaded; TIL812, two distributions provide it.

@@ -1,4 +1,4 @@
-"""Passes as callers give them: a pipeline's text, passes in a tuple or list, one alone, or plain functions."""
+"""Normalisation of passes given by callers: a pipeline's text, a sequence, a single pass, or plain functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class FunctionPass:
-    """A function from Stripe to Stripe as a pass."""
+    """Pass made of a function from Stripe to Stripe."""
 
     function: Callable[[Program], Program]
 
     @property
     def name(self) -> str:
-        """Its name in remarks and errors: that of the function."""
+        """Name in remarks and errors: that of the function."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, program: Program) -> Program:
@@ -29,10 +29,10 @@ class FunctionPass:
 
 
 def given_passes(passes: object) -> tuple[Pass, ...] | str | None:
-    """Return what somebody passed as ``passes``: a text, or passes; None for those of the target.
+    """Return an argument ``passes`` as a text or passes; None for those of the target.
 
     Raises:
-        TileError: TIL707, something is no pass.
+        TileError: TIL707, an item is not a pass.
     """
     if passes is None or isinstance(passes, str):
         return passes
@@ -42,10 +42,10 @@ def given_passes(passes: object) -> tuple[Pass, ...] | str | None:
 
 
 def refuse_functions(passes: Iterable[Pass]) -> None:
-    """Refuse functions among passes, where pipelines are written down.
+    """Refuse functions among passes, since written pipelines cannot name them.
 
     Raises:
-        TileError: TIL707, with what to do instead.
+        TileError: TIL707, with the alternative.
     """
     for step in passes:
         if isinstance(step, FunctionPass):

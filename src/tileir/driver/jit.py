@@ -1,4 +1,4 @@
-"""Functions that compile themselves for the arrays they are called with; and the same by interpretation."""
+"""Just-in-time compilation of functions for the arrays of their calls, and evaluation by interpreters."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ P = ParamSpec("P")
 
 @attrs.frozen(eq=False, repr=False)
 class _Latest:
-    """The executable of the latest signature, as long as the context keeps it, and what else decided about it."""
+    """Executable of the latest signature, held weakly, and the other settings that it was chosen by."""
 
     executable: weakref.ref[Executable]
     device_id: str | None
     options: Options
 
     def call(self, arrays: tuple[Any, ...], out: Any, context: Context, options: Options | None) -> Any:
-        """Return the results of the executable if it is still the one for these arrays, else None."""
+        """Return the results of the executable if it is still valid for these arrays, else None."""
         executable = self.current(context, options)
         usual = None if executable is None else executable.usual
         return None if usual is None else usual.call(arrays, out)
 
     def submitted(self, arrays: tuple[Any, ...], context: Context, options: Options | None) -> PendingCall | None:
-        """Submit a call likewise."""
+        """Submit a call if the executable is still valid for these arrays, else return None."""
         executable = self.current(context, options)
         if executable is None or executable.usual is None:
             return None
@@ -81,7 +81,7 @@ class _Latest:
         return executable.submit(*arrays) if started is None and executable.takes(arrays) else started
 
     def current(self, context: Context, options: Options | None) -> Executable | None:
-        """Return the executable, unless it is gone or something else would be compiled now."""
+        """Return the executable, unless it is gone or other settings apply now."""
         executable = self.executable()
         if executable is None or executable.closed or self.device_id != context.device_id:
             return None
@@ -90,10 +90,10 @@ class _Latest:
 
 @attrs.frozen(eq=False)
 class Jit(Generic[R_co]):
-    """A callable that takes arrays in declared order or by tensor name.
+    """Callable that takes arrays in declared order or by tensor name.
 
     It is compiled for each signature: dtypes, shapes, and the values of integers from which sizes are computed. The
-    context keeps the most recently used ones. It can be pickled.
+    context keeps the most recently used executables. It can be pickled.
     """
 
     _origin: Compilable
@@ -114,7 +114,7 @@ class Jit(Generic[R_co]):
         return made(self._origin)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is made of; where it is unpickled, the default context owns what it compiles."""
+        """Pickle its arguments; after unpickling, the default context owns its executables."""
         device = self.device or self._context.device_id
         device_id = device.id if isinstance(device, DeviceInfo) else device
         return _jitted_again, (self.function, device_id, self._options, self.target)
@@ -132,7 +132,7 @@ class Jit(Generic[R_co]):
 
     @_sizing.default
     def _inputs_of_sizes(self) -> frozenset[str]:
-        program = framed(self._origin)  # sizes of no function that is known follow from inputs
+        program = framed(self._origin)  # sizes of known functions do not follow from inputs
         return sizing_inputs(program) if isinstance(program, Function) else frozenset()
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> R_co:
@@ -141,7 +141,7 @@ class Jit(Generic[R_co]):
             try:  # noqa: SIM105  a context would take as long as the rest of a short call
                 arrays, named = self._in_order(named), {}
             except KeyError:
-                pass  # what is wrong with the names is told below
+                pass  # faults of the names are reported below
         if not named and self._latest:
             results: R_co | None = self._latest[0].call(arrays, out, self._context, self.options)
             if results is not None:
@@ -169,7 +169,7 @@ class Jit(Generic[R_co]):
     def submit(
         self, *arrays: Any, out: Any = None, after: Sequence[Event] = NOTHING, **named: Any
     ) -> PendingCall[R_co]:
-        """Start a call, and return before it is done; what is not compiled yet is compiled first.
+        """Start a call, and return before it is done; compiles first if necessary.
 
         See :meth:`tileir.Executable.submit`.
         """
@@ -193,7 +193,7 @@ class Jit(Generic[R_co]):
 
     @at_the_call
     def is_compiled(self, *arrays: Any) -> bool:
-        """Return whether a call with such arrays has nothing to compile: the context or the cache on disk has it."""
+        """Return whether the context or the cache on disk has the code for a call with arrays of this signature."""
         context = self._context
         if self._key(arrays) in context.programs:
             return True
@@ -201,13 +201,13 @@ class Jit(Generic[R_co]):
         return is_stored(self._origin, types, context, self.device, self.options, self.target, self._carried)
 
     def would_call(self, executable: Executable) -> bool:
-        """Return whether it is one that was called the latest, and that would be called again for such arrays."""
+        """Return whether an executable is that of a latest call, and valid for another."""
         return any(
             latest.current(self._context, self.options) is executable for latest in (*self._latest, *self._latest_there)
         )
 
     def _key(self, values: Sequence[Any]) -> Hashable:
-        """Return what the context keeps the executable for such values under."""
+        """Return the key of the executable for these values in the context."""
         signature = tuple(
             (value.dtype, value.shape)
             if type(value) is np.ndarray and name not in self._sizing
@@ -217,7 +217,7 @@ class Jit(Generic[R_co]):
         return self._origin, signature, self._device_for(values) or self._context.device_id, self._options, self.target
 
     def resident(self, name: str, value: Any) -> Any:
-        """Return a value, or an array of a device for what another library has there."""
+        """Return a value, as a device array if it is another library's array on a device."""
         if type(value) is np.ndarray or is_number(value):
             return value
         from tileir.driver.calls.operands import residents  # it loads arrays of devices
@@ -225,7 +225,7 @@ class Jit(Generic[R_co]):
         return residents((name,), (value,), self._context)[0]
 
     def _resident(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return values, with arrays of devices for what others have there."""
+        """Return values, with device arrays for other libraries' arrays on devices."""
         if all(type(value) is np.ndarray or is_number(value) for value in values):
             return values
         from tileir.driver.calls.operands import residents  # it loads arrays of devices
@@ -233,7 +233,7 @@ class Jit(Generic[R_co]):
         return residents(self._names, values, self._context)
 
     def _device_for(self, values: Sequence[Any]) -> str | DeviceInfo | None:
-        """Return the device that was named, or the one that arrays are on; None for what the context chooses."""
+        """Return the named device, or that of the arrays; None for the context's device."""
         if self.device is not None or all(type(value) is np.ndarray or is_number(value) for value in values):
             return self.device
         from tileir.driver.calls.operands import home_of_any  # it loads arrays of devices
@@ -260,7 +260,7 @@ class Jit(Generic[R_co]):
             return compile_for(self._origin, types, context, device, self._options, None, self.target, self._carried)
 
         executable: Executable = context.programs.get(self._key(values), make)
-        latest = self._latest if device is self.device else self._latest_there  # which arrays of the host do not take
+        latest = self._latest if device is self.device else self._latest_there  # which host arrays do not accept
         latest[:] = [_Latest(weakref.ref(executable), context.device_id, self._options)]
         return executable
 
@@ -316,26 +316,25 @@ def jit(
     """Return a callable that compiles ``source`` for the arrays that it is called with.
 
     Args:
-        source: A program, its text, its JSON or its file, as for :func:`tileir.compile`. One that has types is compiled
-            when it is called first, and takes no other arrays. Or a function of Python, which is called with tensors
-            that stand for arrays, once for each structure, dtypes and ranks of its arguments, and recorded. Without a
-            source the result is a decorator.
-        static: Parameters of a function of Python that are values, for each of which it is recorded anew.
-        device: A device or its id; by default the one that arrays are on, and for those of the host what the context
-            chooses.
+        source: A program, its text, its JSON or its file, as for :func:`tileir.compile`. A typed program is compiled on
+            its first call, and takes no other signature. Or a Python function, which is called with tensors that stand
+            for arrays, once for each structure, dtypes and ranks of its arguments, and recorded. Without a source the
+            result is a decorator.
+        static: Parameters of a Python function that are plain values; it is recorded anew for each value.
+        device: A device or its id; by default that of the arrays, and for host arrays the context's.
         context: Owner of devices and of the bounded cache of executables; by default the process-wide one.
-        options: How to compile.
-        target: What passes are computed for instead of the device; see :func:`tileir.compile`.
+        options: Options for compiling.
+        target: Target of the passes instead of the device; see :func:`tileir.compile`.
 
     Raises:
-        TileError: The text or function is wrong, whatever the arrays are, or the target is; TIL712, one is named for a
-            program of the semtree.
+        TileError: The text or function is wrong for any arrays, or the target is wrong; TIL712, a target for a program
+            of the semtree.
     """
     check_options(options)
     if source is None:
         return partial(jit, device=device, static=static, context=context, options=options, target=target)
     if is_python(source):
-        from tileir.driver.tracing.functions import jitted  # few programs are Python's
+        from tileir.driver.tracing.functions import jitted  # few programs are Python functions
 
         return jitted(source, static, device, owner_of(context), options, choice_of(target))
     origin = origin_of(source)
@@ -345,9 +344,9 @@ def jit(
 
 @at_the_call
 def evaluate(source: Source | Partitioned, arrays: Any = (), **named: Any) -> Any:
-    """Run a program through the interpreter of its stage, which defines its meaning; no device is used.
+    """Run a program through the interpreter of its stage, which defines its meaning, without a device.
 
-    Arrays of devices are copied to the host for that, and the results to where the first of them is.
+    Device arrays are copied to the host, and results to the device of the first.
 
     Args:
         source: A program, its text, its JSON or its file, as for :func:`tileir.compile`; or a partitioned program,
@@ -356,15 +355,15 @@ def evaluate(source: Source | Partitioned, arrays: Any = (), **named: Any) -> An
         named: Inputs by tensor name.
 
     Returns:
-        One array, or a tuple in declared order where there are several results.
+        One array, or a tuple in declared order for several results.
 
     Raises:
         TileError: The function is wrong or does not fit the arrays.
-        ArgumentError: A value is missing, unknown or no array.
+        ArgumentError: A value is missing, unknown or not an array.
     """
     ranks = _of_ranks(source)
     if is_python(source):
-        from tileir.driver.tracing.functions import evaluated  # few programs are Python's
+        from tileir.driver.tracing.functions import evaluated  # few programs are Python functions
 
         return evaluated(source, arrays, named, evaluate)
     program = program_of(source if ranks is None else ranks.function)
@@ -385,7 +384,7 @@ def evaluate(source: Source | Partitioned, arrays: Any = (), **named: Any) -> An
 
 
 def _of_ranks(source: object) -> Partitioned | None:
-    """Return a partitioned program as it is, and None for others, without loading what only such programs need."""
+    """Return a partitioned program, and None for others, without loading modules for partitioned programs."""
     module = sys.modules.get("tileir.typed.sharding.partitioned")
     return source if module is not None and isinstance(source, module.Partitioned) else None
 
@@ -399,7 +398,7 @@ def _evaluated(program: Program, ranks: Partitioned | None, names: tuple[str, ..
 def _interpreted(
     program: Program, ranks: Partitioned | None, types: Mapping[str, TensorType], given: Mapping[str, object]
 ) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return what the interpreter of a program's stage computes, in order; programs that are compiled load none."""
+    """Return the results of the interpreter of a program's stage, in order; interpreters are only loaded here."""
     if isinstance(program, Function | TypedFunction):
         from tileir.typed.inference.inference import infer
         from tileir.typed.interpreter import interpret

@@ -1,9 +1,9 @@
-"""Functions that are known by what the cache on disk holds of them, and made when somebody looks at their statements.
+"""Functions known by their entry in the cache on disk, and made when their statements are needed.
 
-An entry ``source-…`` stands for the function that a front end made of files. It has the inputs and outputs, the digest
-of all of the function, and where its constants stand in the files, or their elements. Its key covers the status of the
-files, which are trusted while that stays, and the sources of tileir and of the front end. So whoever calls a model
-that was compiled before neither reads its weights nor makes a function of its graph.
+An entry ``source-…`` describes the function that a front end made of files: inputs and outputs, the digest of the
+function, and the places of its constants in the files, or their elements. Its key covers the status of the files, which
+counts as unchanged content, and the sources of tileir and of the front end. Calling a model that was compiled before
+thus neither reads its weights nor builds a function of its graph.
 """
 
 from __future__ import annotations
@@ -38,26 +38,25 @@ from tileir.tile.traversal import arrays
 SOURCE: Final = "source"
 
 INLINE: Final = 1 << 12
-"""Bytes up to which entries of programs hold the constant arrays of functions."""
+"""Size in bytes up to which program entries include constant arrays of functions."""
 
 Files: TypeAlias = Mapping[str, tuple[int, ...] | None]
-"""Paths of files without symbolic links, each with what :func:`tileir.core.array_value.settled` told of it."""
+"""Resolved paths of files, each with the status from :func:`tileir.core.array_value.settled`."""
 
 _ALIGNMENT: Final = 64
 
 _MOST_ELEMENTS: Final = 1 << 24
-"""Bytes of constants that stand in no file, up to which an entry is made."""
+"""Maximum total bytes of constants outside of files for which an entry is made."""
 
 
 @attrs.frozen(eq=False, slots=False)
 class KnownFunction:
-    """A function of Tile that is made when somebody looks at its statements.
+    """Tile function that is made when its statements are accessed.
 
     Attributes:
         frame: The function without its statements.
-        identity: The digest of all of it, as :func:`tileir.content_hash` tells it.
+        identity: Digest of the function, from :func:`tileir.content_hash`.
         constants: Its arrays of more than :data:`INLINE` bytes.
-
     """
 
     frame: Function = attrs.field(repr=False)
@@ -75,25 +74,24 @@ class KnownFunction:
         return isinstance(other, KnownFunction) and self.identity == other.identity
 
     def __hash__(self) -> int:
-        """Return the same for equal functions."""
+        """Return the hash of the digest."""
         return hash(self.identity)
 
 
 def large_arrays(function: Function) -> tuple[ArrayValue, ...]:
-    """Return the constant arrays of which entries of programs hold digests alone."""
+    """Return the constant arrays that program entries only store as digests."""
     return tuple(array for array in arrays(function) if len(array.data) > INLINE)
 
 
 def recalled(files: Files, maker: str, asked: str, make: Callable[[], Function]) -> KnownFunction | None:
-    """Return what the cache on disk knows of the function that was made of files; None where that is nothing.
+    """Return the cached function made of files; None if there is none.
 
     Args:
-        files: The files, each with its status before it was read. One is trusted to hold what it held while path,
-            device, inode, size and times of change stay.
+        files: The files, each with its status before it was read. Content counts as unchanged while path, device,
+            inode, size and modification times stay.
         maker: The package that makes functions of files, whose sources count.
-        asked: What else decides about the function.
-        make: Makes the function, where its statements are wanted.
-
+        asked: Other settings that determine the function.
+        make: Makes the function when its statements are needed.
     """
     disk, key = default_context().disk_cache, _key(files, maker, asked)
     parts = _entry(disk, key)
@@ -115,9 +113,9 @@ def recalled(files: Files, maker: str, asked: str, make: Callable[[], Function])
 
 
 def kept(files: Files, maker: str, asked: str, function: Function) -> KnownFunction | Function:
-    """Return a function that was made of files, and let the cache on disk know it, for :func:`recalled`.
+    """Return a function that was made of files, after storing it in the cache on disk for :func:`recalled`.
 
-    It is not kept where a file had just changed or has changed since, nor where sizes follow from values of inputs.
+    It is not stored if a file changed just before or since, nor if sizes follow from values of inputs.
     """
     disk, key = default_context().disk_cache, _key(files, maker, asked)
     if disk is None or key is None or sizing_inputs(function):
@@ -132,13 +130,13 @@ def kept(files: Files, maker: str, asked: str, function: Function) -> KnownFunct
 
 
 def recalled_note(files: Files, maker: str, asked: str) -> str | None:
-    """Return what :func:`keep_note` kept for the same files, maker and question; None where that is nothing."""
+    """Return the note that :func:`keep_note` stored for these files, maker and question; None if there is none."""
     parts = _entry(default_context().disk_cache, _key(files, maker, asked))
     return parts["note"].decode() if parts is not None and "note" in parts else None
 
 
 def keep_note(files: Files, maker: str, asked: str, note: str) -> None:
-    """Keep what a package found out about files, unless one had just changed or has changed since."""
+    """Store a package's information about files, unless one changed just before or since."""
     disk, key = default_context().disk_cache, _key(files, maker, asked)
     if disk is not None and key is not None and _unchanged(files):
         disk.put(SOURCE, key, {"note": note.encode()}, {"file": next(iter(files))})
@@ -161,7 +159,7 @@ def _unchanged(files: Files) -> bool:
 
 
 def _parts(known: KnownFunction, files: Files) -> Mapping[str, bytes] | None:
-    """Return what is kept of a function; None where too many elements stand in no file."""
+    """Return the parts of a function's entry; None if too many elements are in no file."""
     places = {name: place for place, name in enumerate(files)}
     names: dict[int, str | None] = {}
     rows: list[tuple[int, int, str, tuple[int, ...], str]] = []
@@ -185,10 +183,10 @@ def _parts(known: KnownFunction, files: Files) -> Mapping[str, bytes] | None:
 
 
 def _constant(row: Any, sources: Sequence[np.ndarray[Any, Any]]) -> ArrayValue:
-    """Return a constant out of files, or of what an entry holds besides."""
+    """Return a constant from files or from its entry."""
     place, begin, kind, shape, digest = row
     dtype = DType(kind)
     part = sources[place][begin : begin + prod(shape) * dtype.itemsize]
     value = ArrayValue.of(part.view(dtype.numpy).reshape(shape))
-    vars(value)["digest"] = str(digest)  # what the property would compute
+    vars(value)["digest"] = str(digest)  # computed like the property
     return value

@@ -1,4 +1,4 @@
-"""Languages of installed distributions, whose texts :func:`tileir.parse` reads: formulas, and anybody's."""
+"""Languages of installed distributions, such as formulas, whose texts :func:`tileir.parse` reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tileir.core.protocols import members
 
 
 class Language(Protocol):
-    """A language whose name is a ``stage`` of :func:`tileir.parse`; an entry point of ``tileir.languages`` names it."""
+    """Language whose name is a ``stage`` of :func:`tileir.parse`; an entry point of ``tileir.languages`` names it."""
 
     @property
     def name(self) -> str:
@@ -23,7 +23,7 @@ class Language(Protocol):
         """The classes of nodes."""
 
     def parse(self, text: str, name: str) -> object:
-        """Return the node of a text, which errors call ``name``; its rules are checked afterwards.
+        """Return the node of a text, which has ``name`` in errors; it is verified afterwards.
 
         Raises:
             ParseError: The text does not follow the grammar; one diagnostic for each fault.
@@ -33,7 +33,7 @@ class Language(Protocol):
         """Return the text of a node, which :meth:`parse` reads back."""
 
     def verify(self, node: Any) -> None:
-        """Check a node by the rules of the language.
+        """Verify a node by the rules of the language.
 
         Raises:
             VerifyError: It breaks rules; one diagnostic for each fault.
@@ -44,8 +44,8 @@ def language_called(name: str, stages: Collection[str] = ()) -> Language:
     """Return the installed language with a name.
 
     Args:
-        name: What was asked for.
-        stages: The names of tileir's own stages, for the message.
+        name: Requested name.
+        stages: Names of tileir's own stages, for the message.
 
     Raises:
         ArgumentError: TIL707, there is none.
@@ -62,11 +62,11 @@ def language_called(name: str, stages: Collection[str] = ()) -> Language:
 
 
 def language_of(node: object) -> Language | None:
-    """Return the installed language of a node; those that cannot be loaded have no nodes."""
+    """Return the installed language of a node; languages that cannot be loaded have no nodes."""
     for name in EXTENSIONS.names(Kind.LANGUAGE):
         try:
             language = language_called(name)
-        except BackendError:  # it is logged, and told who asks for the language by its name
+        except BackendError:  # it is logged, and reported on use of the language by name
             continue
         if isinstance(node, language.kinds):
             return language

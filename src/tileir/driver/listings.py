@@ -1,4 +1,4 @@
-"""Forms of listings: those of a back end, and those of installed distributions, which get the executable."""
+"""Forms of listings: those of a back end, and those of installed distributions, which take the executable."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ if TYPE_CHECKING:
 
 
 def forms_of(backend: Backend[Any]) -> tuple[str, ...]:
-    """Return the forms of a back end, the usual one first, and those of distributions behind them."""
+    """Return the forms of a back end, default first, followed by those of distributions."""
     own = tuple(backend.forms)
     return (*own, *(name for name in EXTENSIONS.names(Kind.LISTING) if name not in own))
 
 
 def listing_of(executable: Executable, backend: Backend[Any], library: Library, form: str | None) -> str:
-    """Return what a back end shows of a library, or a distribution of an executable.
+    """Return the listing of a library by its back end, or of an executable by a distribution.
 
     Raises:
         BackendError: TIL806, there is no such form, or that of a distribution fails; TIL811 or TIL812, it cannot be
             loaded.
-
     """
     if form is None or form in backend.forms:
         return backend.listing(library, form)
@@ -32,7 +31,7 @@ def listing_of(executable: Executable, backend: Backend[Any], library: Library, 
         return _installed(executable, form)
     found = meant(form, forms_of(backend))
     if found is None or found in backend.forms:
-        return backend.listing(library, form)  # which tells its own forms
+        return backend.listing(library, form)  # which names its own forms
     raise BackendError.of("TIL806", f"there is no listing {form[:64]!r}; did you mean {found!r}?")
 
 
@@ -42,7 +41,7 @@ def _installed(executable: Executable, form: str) -> str:
         text = make(executable)  # type: ignore[operator]  # it is checked
     except BackendError:
         raise
-    except Exception as error:  # code of others may fail in any way
+    except Exception as error:  # foreign code may raise anything
         raise BackendError.of("TIL806", f"the listing {form!r} fails: {type(error).__name__}: {error}") from error
     if not isinstance(text, str):
         raise BackendError.of("TIL806", f"the listing {form!r} is a {type(text).__name__}, not a text")
@@ -50,5 +49,5 @@ def _installed(executable: Executable, form: str) -> str:
 
 
 def wrong_listing(offer: object) -> str | None:
-    """Return why something cannot serve as a form of listings; None where it can."""
+    """Return the reason why an object cannot serve as a form of listings; None if it can."""
     return None if callable(offer) else f"is a {type(offer).__name__}, not a function of an executable"

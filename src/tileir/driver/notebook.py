@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tileir.driver.executable import Executable
 
 MOST_KERNELS: Final = 50
-"""Kernels that are listed."""
+"""Maximum number of listed kernels."""
 
 
 def executable_html(executable: Executable, types: Mapping[str, TensorType], program: Program) -> str:
-    """Return the device of an executable, the types of its inputs and results, and program and kernels to unfold."""
+    """Return the device of an executable, its types, and its program and kernels as collapsible sections."""
     rows = [("input", name, str(types[name])) for name in executable.inputs]
     rows += [("result", name, str(kind)) for name, kind in executable.result_types.items()]
     kernels = executable.sem.kernels
@@ -33,5 +33,5 @@ def executable_html(executable: Executable, types: Mapping[str, TensorType], pro
 
 
 def cut(text: str, count: int) -> str:
-    """Return a caption of a list of kernels, which tells where it has no more than :data:`MOST_KERNELS` of them."""
+    """Return a caption for a list of kernels, which mentions truncation to :data:`MOST_KERNELS`."""
     return text if count <= MOST_KERNELS else f"{text}; the first {MOST_KERNELS} kernels:"

@@ -24,7 +24,7 @@ WrittenProgram: TypeAlias = Program | str | bytes | Path
 """A program, its text or JSON, or the file that has one of these."""
 
 Compilable: TypeAlias = Program | KnownFunction
-"""A program, or what the cache on disk knows of a function; see :mod:`tileir.driver.known_functions`."""
+"""A program, or a known function from the cache on disk; see :mod:`tileir.driver.known_functions`."""
 
 Source: TypeAlias = WrittenProgram | KnownFunction | Callable[..., Any]
 """A program in one of these forms, or a function of Python to be traced."""
@@ -37,38 +37,37 @@ _STAGES: Final[Mapping[type[Program], tuple[str, str]]] = MappingProxyType(
         SemProgram: ("sem", "a program of the semtree"),
     }
 )
-"""What programs are called by their classes: in options, and in sentences."""
+"""Names of programs by class: in options, and in sentences."""
 
 
 def is_python(source: object) -> TypeGuard[Callable[..., Any]]:
-    """Return whether it is a function of Python, to be traced."""
+    """Return whether it is a Python function, to be traced."""
     return callable(source) and not isinstance(source, TileFunction)
 
 
 def described(source: object, arguments: Any) -> tuple[Program, Any]:
-    """Return the program that ``source`` is, and the description of its inputs; as :func:`described_origin`."""
+    """Return the program of ``source``, and the description of its inputs; like :func:`described_origin`."""
     origin, arguments = described_origin(source, arguments)
     return made(origin), arguments
 
 
 def described_origin(source: object, arguments: Any) -> tuple[Compilable, Any]:
-    """Return the program that ``source`` is, or a known function, and the description of its inputs.
+    """Return the program of ``source``, or a known function, and the description of its inputs.
 
-    That of a function of Python, which is traced for it, has the structure of its arguments, and becomes one of inputs.
+    For a Python function, which is traced, a description in the structure of its arguments becomes one of inputs.
 
     Raises:
         TileError: As :func:`program_of`.
-
     """
     if is_python(source):
-        from tileir.driver.tracing.functions import program_for  # few programs are Python's
+        from tileir.driver.tracing.functions import program_for  # few programs are Python functions
 
         return program_for(source, arguments)
     return origin_of(source), arguments
 
 
 def origin_of(source: object) -> Compilable:
-    """Return what :func:`program_of` does, but a known function itself, as front ends may make it of a file."""
+    """Return :func:`program_of` of a source, but keep known functions, which front ends may return for files."""
     frontend = frontend_of(source) if isinstance(source, Path) else None
     if frontend is not None and isinstance(source, Path):
         return frontend.load(source)
@@ -76,20 +75,20 @@ def origin_of(source: object) -> Compilable:
 
 
 def made(origin: Compilable) -> Program:
-    """Return the program itself; a known function is made."""
+    """Return the program itself; known functions are made."""
     return origin.function if isinstance(origin, KnownFunction) else origin
 
 
 def framed(origin: Compilable) -> Program:
-    """Return a program with the inputs and outputs of one."""
+    """Return a program or frame with the inputs and outputs of the program."""
     return origin.frame if isinstance(origin, KnownFunction) else origin
 
 
 def program_of(source: object) -> Program:
-    """Return the program that ``source`` is, or is the text, the JSON or the file of; the text tells its stage.
+    """Return the program of ``source``, its text, JSON or file; the text determines its stage.
 
-    Programs that somebody may have made by hand are checked; Tile functions are where they get their types. A function
-    of Python is traced for arguments as they are declared.
+    Hand-made programs are verified; Tile functions are when they get their types. A Python function is traced for its
+    declared arguments.
 
     Raises:
         ParseError: The text is wrong.
@@ -100,7 +99,7 @@ def program_of(source: object) -> Program:
     if isinstance(source, TileFunction | KnownFunction):
         return made(source)
     if isinstance(source, TypedFunction | StripeProgram | SemProgram):
-        from tileir.driver.texts import verify  # what came from Tile needs no check
+        from tileir.driver.texts import verify  # programs lowered from Tile need no check
 
         verify(source)
         return source
@@ -109,7 +108,7 @@ def program_of(source: object) -> Program:
 
         return parse_any(source)
     if callable(source):
-        from tileir.driver.tracing.functions import python_function  # few programs are Python's
+        from tileir.driver.tracing.functions import python_function  # few programs are Python functions
 
         return python_function(source).trace()
     message = (
@@ -120,7 +119,7 @@ def program_of(source: object) -> Program:
 
 
 def function_of(source: object) -> TileFunction:
-    """Return the Tile function that ``source`` is, or means; a typed function is raised to Tile.
+    """Return the Tile function of ``source``; a typed function is raised to Tile.
 
     Raises:
         TileError: As :func:`program_of`; TIL532, the typed function has an operation that Tile cannot express.
@@ -138,7 +137,7 @@ def function_of(source: object) -> TileFunction:
 
 
 def refuse_semtree(program: Program) -> None:
-    """Refuse a program whose schedule is made already.
+    """Refuse a program that is already scheduled.
 
     Raises:
         ArgumentError: TIL712.
@@ -152,7 +151,7 @@ def refuse_semtree(program: Program) -> None:
 
 
 def refuse_schedules(program: Compilable, target: object, passes: object = None) -> None:
-    """Refuse a target or passes for a program of the semtree, which is compiled as it stands.
+    """Refuse a target or passes for a program of the semtree, which is compiled as it is.
 
     Raises:
         ArgumentError: TIL712.
@@ -171,17 +170,17 @@ def refuse_schedules(program: Compilable, target: object, passes: object = None)
 
 
 def stage_name(program: Program) -> str:
-    """Return the words for the stage of a program."""
+    """Return the description of a program's stage."""
     return _STAGES[type(program)][1]
 
 
 def stage_of(program: Compilable) -> str:
-    """Return the short name for the stage of a program."""
+    """Return the short name of a program's stage."""
     return _STAGES[type(framed(program))][0]
 
 
 def input_names(origin: Compilable) -> tuple[str, ...]:
-    """Return the names of what a program is called with, in order; numbers of a typed function after its arrays."""
+    """Return the names of a program's arguments, in order; numbers of a typed function after its arrays."""
     program = framed(origin)
     match program:
         case TileFunction():
@@ -211,7 +210,7 @@ def output_names(origin: Compilable) -> tuple[str, ...]:
 
 
 def size_of(program: Program) -> tuple[int, str]:
-    """Return how much a program has, and of what: statements, operations or kernels."""
+    """Return the size of a program and its unit: statements, operations or kernels."""
     match program:
         case TileFunction():
             return len(program.statements), "statement"
@@ -226,8 +225,8 @@ def size_of(program: Program) -> tuple[int, str]:
 def types_of(origin: Compilable, description: object) -> dict[str, TensorType]:
     """Return the type of each input of a program.
 
-    Tile functions take their types from the description; programs of later stages have types, which it may leave out
-    but must not contradict. Only numbers that a typed function is called with must be described.
+    Tile functions take their types from the description; programs of later stages have types, which it may omit but
+    must not contradict. Only numbers of a typed function have to be described.
 
     Raises:
         ArgumentError: As :func:`tileir.driver.calls.arguments.tensor_types`; TIL713, the program has another type.

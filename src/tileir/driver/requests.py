@@ -1,4 +1,4 @@
-"""Compilation requests: everything that callers and contexts say and that decides which kernels a program becomes."""
+"""Compilation requests: all settings of callers and contexts that determine the kernels of a program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Origin:
-    """Settings that an executable was compiled with, beside its program and types."""
+    """Settings of an executable's compilation, beside its program and types."""
 
     options: Options
     passes: tuple[Pass, ...] | str | None
@@ -40,7 +40,7 @@ def is_stored(
     choice: Target | TargetChoice | None = None,
     carried: CarriedEntries | None = None,
 ) -> bool:
-    """Return whether a file, or the cache on disk, has the kernels of what would be compiled."""
+    """Return whether a file, or the cache on disk, has the kernels for these settings."""
     wanted = context.options if options is None else options
     disk = carried or context.disk_cache
     if disk is None or wanted.quick:
@@ -61,7 +61,7 @@ def requested(
     *,
     winners: bool = True,
 ) -> Request:
-    """Return all that decides which kernels a program becomes; what tuning found is not looked for without winners."""
+    """Return the request for these settings; pipelines found by tuning apply only with ``winners``."""
     if context.disk_cache is not None and isinstance(program, Function) and not wanted.quick:
         recall_digests(arrays(program), context.disk_cache)
     device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
@@ -78,4 +78,4 @@ def requested(
 
 _PROCESSORS: Final = "cpu"
 _QUICK: Final = "quick"
-"""Names of targets: of that whose programs are compiled quickly where :attr:`Options.quick` asks for it, and how."""
+"""Names of targets: one whose programs can be compiled quickly for :attr:`Options.quick`, and its quick variant."""

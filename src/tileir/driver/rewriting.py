@@ -1,4 +1,4 @@
-"""Laws applied to programs of every stage at which values are computed one operation at a time."""
+"""Laws applied to programs of every stage that computes values by single operations."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def rewrite(program: KernelFunction, *laws: Law | str, where: Condition | None =
 
 
 def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -> object:
-    """Return a program to which laws are applied, in order, again and again, until none fits; itself where none does.
+    """Return a program with laws applied, in order, until none matches; the program itself if none does.
 
-    Typed functions and kernels of the semtree are simplified by tileir's own rules as well, by the same driver. Whether
-    a law holds is up to who writes it.
+    Typed functions and kernels of the semtree are also simplified by tileir's own rules, by the same driver. Authors of
+    laws are responsible for their validity.
 
     Args:
-        program: A typed function, a program of Stripe or of the semtree, or a kernel of that.
+        program: A typed function, a program of Stripe or of the semtree, or a kernel of the semtree.
         laws: Laws, or their texts, such as ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
-        where: The condition of the laws that are texts.
+        where: Condition of the laws given as texts.
 
     Raises:
-        ParseError: A text is no law.
-        DivergenceError: Laws still fit after many changes.
-        ArgumentError: TIL707, it is no such program.
+        ParseError: A text is not a law.
+        DivergenceError: Laws still match after many changes.
+        ArgumentError: TIL707, it is not such a program.
     """
     known = tuple(law if isinstance(law, Law) else Law(law, where) for law in laws)
     match program:
@@ -68,7 +68,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
 
 @attrs.frozen(repr=False)
 class _Laws:
-    """The pass that applies laws, which may have conditions."""
+    """Pass that applies laws, which may have conditions."""
 
     name: ClassVar[str] = "laws"
     laws: tuple[Law, ...] = ()

@@ -1,4 +1,4 @@
-"""Choice of a target that is not the device's own: a file, a name, or a value."""
+"""Choice of a target other than the device's own: a file, a name, or a value."""
 
 from __future__ import annotations
 
@@ -16,45 +16,44 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class TargetChoice:
-    """A target file that takes the place of a device's own pipeline and hardware model.
+    """Target file that replaces a device's own pipeline and hardware model.
 
     Attributes:
-        pipeline: Its name where it comes with tileir, otherwise its text.
+        pipeline: Its name if it comes with tileir, otherwise its text.
         parameters: Values of its parameters, sorted by name.
-
     """
 
     pipeline: str
     parameters: tuple[tuple[str, Scalar], ...]
 
     def applied(self, target: Target) -> Target:
-        """Return the facts of a device with this pipeline, and with those that its file has instead."""
+        """Return the facts of a device with this pipeline, and with the overrides of its file."""
         from tileir.core.targets.target_file import with_facts
 
         return with_facts(attrs.evolve(target, pipeline=self.pipeline, parameters=self.parameters))
 
 
 Named: TypeAlias = "str | os.PathLike[str] | Target | TargetFile | TargetChoice"
-"""A target that comes with tileir, by name; a file, by path; or a value. ``NAME:PARAMETER=VALUE,…`` sets parameters."""
+"""A target of tileir, by name; a file, by path; or a value. ``NAME:PARAMETER=VALUE,…`` sets parameters."""
 
 
 def choice_of(named: object, settings: Mapping[str, Scalar] | None = None) -> Target | TargetChoice | None:
-    """Return what somebody means by a target; None where the device's own is meant.
+    """Return the target of an argument; None for the device's own.
 
     Args:
-        named: What they wrote: any :data:`Named`, or None.
-        settings: Values of parameters, before which those in ``named`` go.
+        named: The argument: any :data:`Named`, or None.
+        settings: Values of parameters, which override those in ``named``.
 
     Raises:
-        TileError: TIL547 for a target or parameter that does not exist, a missing parameter, or a value of the wrong
-            kind; TIL901 for a file that cannot be read; TIL601 and TIL602 for one that is no target file.
+        TileError: TIL547 for an unknown target or parameter, a missing parameter, or a value with a wrong type; TIL901
+            for a file that cannot be read; TIL601 and TIL602 for one that is not a target file.
         ArgumentError: TIL707, it is something else.
     """
     if named is None and settings:
         raise fail("TIL547", f"{', '.join(settings)}: only a target that is named has parameters")
     if named is None or isinstance(named, Target | TargetChoice):
         return named
-    from tileir.core.targets.target_file import TargetFile  # only who names a target pays for it
+    from tileir.core.targets.target_file import TargetFile  # only needed for named targets
 
     written: dict[str, Scalar] = {}
     if isinstance(named, TargetFile):
@@ -74,13 +73,13 @@ def choice_of(named: object, settings: Mapping[str, Scalar] | None = None) -> Ta
 
 
 def target_file(path: str) -> TargetFile:
-    """Return the target of that name, or the one in that file.
+    """Return the target of that name, or that in a file.
 
     Raises:
         TileError: As :func:`choice_of`.
     """
     from tileir.core.beside import nearest_or_wheel
-    from tileir.core.targets.target_file import (  # only who names a target pays for it
+    from tileir.core.targets.target_file import (  # only needed for named targets
         all_names_of_targets,
         loaded,
         target_called,
@@ -104,10 +103,10 @@ def target_file(path: str) -> TargetFile:
 
 
 def settings_of(words: Iterable[str]) -> dict[str, Scalar]:
-    """Return what words such as ``NUM_SRAM=4`` set.
+    """Return the settings of words such as ``NUM_SRAM=4``.
 
     Raises:
-        TileError: TIL902 for a word of another form, or a name that stands twice.
+        TileError: TIL902 for a word in another form, or a repeated name.
     """
     settings: dict[str, Scalar] = {}
     for word in words:
@@ -121,9 +120,9 @@ def settings_of(words: Iterable[str]) -> dict[str, Scalar]:
 
 
 def scheduling_target(choice: Target | TargetChoice | None, device: Target, threads: int | None) -> Target:
-    """Return the target whose passes a program gets on a device that may use so many threads; None for all of them.
+    """Return the target of a program's passes on a device with this many threads; None for all of its threads.
 
-    A device whose groups have many threads runs on all its processors, whatever ``threads`` says.
+    A device whose groups have many threads runs on all its processors, regardless of ``threads``.
     """
     target = choice.applied(device) if isinstance(choice, TargetChoice) else device if choice is None else choice
     if threads is None or target.group_threads > 1:
@@ -132,13 +131,13 @@ def scheduling_target(choice: Target | TargetChoice | None, device: Target, thre
 
 
 def model_of(target: Named | None) -> HardwareModel:
-    """Return the hardware model by which is chosen for a target, or one of any device."""
+    """Return the hardware model for choices of a target, or that of any device."""
     choice = choice_of(target)
     if choice is None:
-        from tileir.typed.sharding.prices import ANY_MODEL  # only who partitions pays for it
+        from tileir.typed.sharding.prices import ANY_MODEL  # only needed for partitioning
 
         return ANY_MODEL
-    from tileir.core.targets.target_file import hardware_of  # only who names a target pays for it
+    from tileir.core.targets.target_file import hardware_of  # only needed for named targets
     from tileir.runtime.context import default_context
 
     own = choice if isinstance(choice, Target) else default_context().device(None).target

@@ -1,4 +1,4 @@
-"""Programs of all stages as text and back, and the rules of each stage."""
+"""Text forms of programs of all stages, and the rules of each stage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STAGES: Final[Mapping[str, type[Program]]] = MappingProxyType(
     {"tile": TileFunction, "typed": TypedFunction, "stripe": StripeProgram, "sem": SemProgram}
 )
-"""What a program is at each stage."""
+"""Classes of programs at each stage."""
 
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*)*")
 _SEMTREE: Final = re.compile(r"program\s*\{")
@@ -41,12 +41,12 @@ _FILE: Final = re.compile(r"[^\s(){}]+\.\w+")
 
 
 def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
-    """Return the program of a text, of JSON, or of a file; a text tells its stage, the ending of a file its front end.
+    """Return the program of a text, of JSON, or of a file; the text determines the stage, the suffix the front end.
 
     Args:
         source: A text of some stage, JSON, a bundle, or the path of a file with one of these or of a front end's; the
             path ``file.tile:function`` is one of several functions.
-        name: What to call a text in errors.
+        name: Name of the text in errors.
 
     Raises:
         ParseError: The text is wrong.
@@ -73,7 +73,7 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
 
 
 def file_and_entry(path: Path) -> tuple[Path, str | None]:
-    """Return the file that a path means, and the function of that which it names behind a colon, if it does."""
+    """Return the file of a path, and the name of a function in it after a colon, if any."""
     head, colon, entry = path.name.rpartition(":")
     if not colon or not entry.isidentifier() or not head or path.exists():
         return path, None
@@ -89,21 +89,21 @@ def parse_stage(
     entry: str | None = None,
     folder: Path | None = None,
 ) -> Program:
-    """Return the program of a text, or of JSON, and check it.
+    """Return the program of a text, or of JSON, and verify it.
 
     Args:
         text: The text.
-        stage: A name of :data:`STAGES`, or ``any`` for the one that the text tells.
-        name: What to call the text in errors.
-        arrays: What a text of Tile, or a typed one, may name by digests alone.
-        entry: Which function of a text of Tile is meant, by its name.
-        folder: The folder from which a text of Tile imports.
+        stage: A name of :data:`STAGES`, or ``any`` for the stage that the text determines.
+        name: Name of the text in errors.
+        arrays: Arrays that a Tile or typed text names by digests alone.
+        entry: Name of one function of a Tile text.
+        folder: Folder from which a Tile text imports.
 
     Raises:
         ParseError: The text is wrong, or of another stage.
         ArgumentError: TIL206, it has no such function.
         VerifyError: The program breaks a rule of its stage.
-        TileError: TIL601 or TIL602, the JSON is wrong; TIL702, tileir has no such arrays.
+        TileError: TIL601 or TIL602, the JSON is wrong; TIL702, arrays are not supported.
     """
     told = _stage_of(text)
     if told == "json" and entry is not None:
@@ -113,15 +113,15 @@ def parse_stage(
     try:
         kind = told if stage == "any" else stage
         if kind == "tile":
-            from tileir.tile.text.parser import parse as parse_tile  # what is built has no text
+            from tileir.tile.text.parser import parse as parse_tile  # built functions have no text
 
-            return parse_tile(text, name, arrays=arrays, entry=entry, folder=folder)  # which is checked
+            return parse_tile(text, name, arrays=arrays, entry=entry, folder=folder)  # which is verified
         program = _parsed(text, kind, name, arrays)
         if entry is not None:
             raise _no_entry(entry)
         return checked(program)
     except ParseError as error:
-        if stage in (told, "any") or told == "tile":  # everything that is no other text is taken for Tile
+        if stage in (told, "any") or told == "tile":  # any other text counts as Tile
             raise
         note = f"this looks like the text of another stage: stage={told!r} reads it, and stage='any' reads each"
         first, *others = error.diagnostics
@@ -129,7 +129,7 @@ def parse_stage(
 
 
 def _stage_of(text: str) -> str:
-    """Return which stage a text is of, by its first words; ``json`` for JSON."""
+    """Return the stage of a text, by its first words; ``json`` for JSON."""
     start = _SPACE.match(text)
     body = text[start.end() :] if start else text
     if body.startswith("{"):
@@ -155,7 +155,7 @@ def _parsed(text: str, stage: str, name: str, arrays: Iterable[ArrayValue | Arra
 
 
 def _no_entry(entry: str) -> ArgumentError:
-    """Build the error for a function of a text that has no several, to be raised by the caller."""
+    """Return the error for a named function of a text without several, to be raised by the caller."""
     message = f"only texts of Tile have several functions by name, and this is no such text: leave {entry!r:.80} out"
     return ArgumentError.of("TIL206", message)
 
@@ -175,9 +175,9 @@ def read(file: Path) -> str | bytes:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one beside it, so that no partial file is ever seen.
+    """Write a file atomically, through a temporary file beside it.
 
-    A link stays one, and a file has the permissions that it had; what is no file, as a device is, is written to.
+    Links and permissions are preserved; devices and other special files are written to directly.
 
     Raises:
         TileError: TIL901, it cannot be written.
@@ -203,15 +203,15 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def is_bundle(data: bytes) -> bool:
-    """Return whether bytes begin as a bundle does, and no text."""
+    """Return whether bytes begin like a bundle, not like a text."""
     return data.startswith(_BUNDLE)
 
 
 def decoded(data: bytes) -> str:
-    """Return the text that JSON in bytes is, or any text in UTF-8.
+    """Return the text of JSON bytes, or of any UTF-8 text.
 
     Raises:
-        TileError: TIL601, it is none.
+        TileError: TIL601, it is neither.
     """
     try:
         return data.decode("utf-8")
@@ -220,7 +220,7 @@ def decoded(data: bytes) -> str:
 
 
 def _from_json(text: str, kinds: Iterable[type[Program]]) -> Program:
-    """Return the program of a JSON document, which says which of some kinds it is."""
+    """Return the program of a JSON document, which names its kind among those allowed."""
     import orjson
 
     try:
@@ -234,24 +234,24 @@ def _from_json(text: str, kinds: Iterable[type[Program]]) -> Program:
         import difflib  # for faults only, and slow to load
 
         listed = f"expected {'one of ' * (len(classes) > 1)}{', '.join(classes)}"
-        alike = difflib.get_close_matches(str(named)[:64], classes, 1, 0.9)  # all begin alike
+        alike = difflib.get_close_matches(str(named)[:64], classes, 1, 0.9)  # all have one beginning
         raise fail("TIL602", f"$.format is {named!r:.80}; {f'did you mean {alike[0]}?' if alike else listed}")
     program: Program = from_json(text, kind)
     return checked(program)
 
 
 def checked(program: Program) -> Program:
-    """Return a program that follows the rules of its stage.
+    """Return a program after verifying it by the rules of its stage.
 
     Raises:
-        VerifyError: It breaks one.
+        VerifyError: It breaks a rule.
     """
     verify(program)
     return program
 
 
 def verify(program: Program) -> None:
-    """Check a program by the rules of its stage.
+    """Verify a program by the rules of its stage.
 
     Raises:
         VerifyError: It breaks rules; one diagnostic for each fault.

@@ -1,8 +1,8 @@
-"""Pipelines that tuning found to be the fastest for a program on a device, kept in the cache on disk.
+"""Fastest pipelines found by tuning for a program on a device, kept in the cache on disk.
 
-An entry ``winner-…`` has the pipeline as JSON. Its key names the function, the dtypes and shapes, all facts of the
-device, and the versions of everything that turns the one into code for the other, so that a winner is found again
-exactly where it was measured. An entry ``tuning-…`` of the same key has the trials of a search that may not be done.
+An entry ``winner-…`` has the pipeline as JSON. Its key covers the function, the dtypes and shapes, all facts of the
+device, and the versions of the compiler, so that a winner only applies where it was measured. An entry ``tuning-…``
+with this key has the trials of an unfinished search.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ TUNING: Final = "tuning"
 
 @attrs.frozen
 class Trial:
-    """A pipeline that was tried.
+    """Trial of a pipeline.
 
     Attributes:
         passes: The pipeline as JSON.
-        predicted: The time that the model expects.
-        seconds: The time that was measured; None where it failed.
-        fault: Why it failed; empty where it did not.
-
+        predicted: Time predicted by the model.
+        seconds: Measured time; None if it failed.
+        fault: Reason of the failure; empty on success.
     """
 
     passes: str
@@ -43,7 +42,7 @@ class Trial:
 
 
 def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
-    """Return what names a program on a device; None where that cannot be told. Passes of ``request`` do not count."""
+    """Return the key of a program on a device; None if there is none. The passes of ``request`` do not count."""
     program = (request if request.passes is None else attrs.evolve(request, passes=None)).key
     kind = type(compiler)
     theirs = digest_of_maker(kind)
@@ -54,7 +53,7 @@ def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) ->
 
 
 def stored_winner(disk: Entries, key: str) -> tuple[Pass, ...] | None:
-    """Return the pipeline that won; None where nothing was tuned, or it is no pipeline any more."""
+    """Return the winning pipeline; None if nothing was tuned, or it is no longer a pipeline."""
     parts = disk.get(WINNER, key) if disk.holds(WINNER, key) else None
     if parts is None:
         return None
@@ -68,21 +67,21 @@ def stored_winner(disk: Entries, key: str) -> tuple[Pass, ...] | None:
 
 
 def tuned(request: Request, disk: Entries, compiler: Compiler[Any], device: DeviceInfo) -> Request:
-    """Return a request with the passes that won for it; itself where nothing was tuned."""
+    """Return a request with its winning passes; the request itself if nothing was tuned."""
     key = winner_key(request, compiler, device)
     passes = None if key is None else stored_winner(disk, key)
     return request if passes is None else attrs.evolve(request, passes=passes)
 
 
 def store_winner(disk: DiskCache, key: str, passes: Iterable[Pass], device: str, note: str) -> bool:
-    """Keep a pipeline as the winner, and return whether that was possible; ``note`` says for people what was won."""
+    """Store a pipeline as the winner, and return whether that was possible; ``note`` describes the gain for people."""
     from tileir.passes.pipelines.pipeline import to_json as pipeline_json
 
     return disk.put(WINNER, key, {"passes": pipeline_json(passes).encode()}, {"device": device, "note": note})
 
 
 def stored_trials(disk: DiskCache, key: str) -> tuple[Trial, ...]:
-    """Return the trials of a search that was not done; none where there is no such search."""
+    """Return the trials of an unfinished search; none if there is no such search."""
     parts = disk.get(TUNING, key) if disk.holds(TUNING, key) else None
     if parts is None:
         return ()
@@ -97,7 +96,7 @@ def stored_trials(disk: DiskCache, key: str) -> tuple[Trial, ...]:
 
 
 def store_trials(disk: DiskCache, key: str, trials: Iterable[Trial], device: str) -> None:
-    """Keep the trials so far, so that a search that is killed can go on."""
+    """Store the trials so far, so that a killed search can be resumed."""
     rows = [[each.passes, each.predicted, each.seconds, each.fault] for each in trials]
     content = json.dumps(rows).encode()
     disk.put(TUNING, key, {"trials": content}, {"device": device, "note": f"{len(rows)} trials"})

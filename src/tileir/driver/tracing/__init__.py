@@ -1,1 +1,1 @@
-"""Python functions as programs: traces, containers, derivatives, and control flow."""
+"""Tracing of Python functions as programs: traces, containers, derivatives, and control flow."""

@@ -1,4 +1,4 @@
-"""Loops and choices whose steps are Python functions, on nested containers of tensors."""
+"""Loops and choices of Python functions, on nested containers of tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tileir.tile.building.tensors import Tensor, computed, value_of
 
 
 def recorder_around(leaves: list[Any], name: str) -> Recorder:
-    """Return the recorder of the function that is being traced."""
+    """Return the recorder of the function being traced."""
     found = next((leaf.recorder for leaf in leaves if isinstance(leaf, Tensor | Dim)), ACTIVE.recorder)
     if found is None:
         raise mistake("TIL215", f"tileir.{name} takes tensors: call it in a function that tileir.jit traces")
@@ -26,7 +26,7 @@ def recorder_around(leaves: list[Any], name: str) -> Recorder:
 
 
 def tensors_of(recorder: Recorder, leaves: list[Any]) -> list[Tensor]:
-    """Return values as tensors; numbers get the dtype that they have by themselves."""
+    """Return values as tensors; numbers get their default dtypes."""
     return [leaf if isinstance(leaf, Tensor) else computed(recorder, value_of(recorder, leaf)) for leaf in leaves]
 
 
@@ -42,19 +42,18 @@ def scan(
     """Run ``carry, y = step(carry, x)`` for each element along the first axis of ``xs``, as one loop.
 
     Args:
-        step: A function of the carry and the elements, which returns a new carry of the same structure, dtypes and
-            shapes, and what is put out. It may read tensors of the functions around.
-        init: The carry before the first step: tensors, arrays or numbers in any containers.
-        xs: What is read along its first axis; without it ``length`` says how many steps there are.
+        step: A function of the carry and the elements, which returns a new carry with equal structure, dtypes and
+            shapes, and the outputs. It may read tensors of enclosing functions.
+        init: The initial carry: tensors, arrays or numbers in any containers.
+        xs: Inputs that are read along their first axis; without them ``length`` is the number of steps.
         length: The number of steps.
-        reverse: Whether the last element comes first.
+        reverse: Whether to start at the last element.
 
     Returns:
-        The carry after the last step, and what was put out, stacked along a new first axis.
+        The carry after the last step, and the outputs stacked along a new first axis.
 
     Raises:
         TileError: TIL218, the step returns another structure than it is given.
-
     """
     carries: list[Any] = []
     sequences: list[Any] = []
@@ -81,7 +80,7 @@ def scan(
 
 
 def _alike(recorder: Recorder, leaf: Any, like: Tensor | None) -> Tensor:
-    """Return a value as a tensor; a number that is carried on has the dtype of the carry."""
+    """Return a value as a tensor; a number in the carry has the dtype of the carry."""
     if isinstance(leaf, Tensor):
         return leaf
     tensor = computed(recorder, value_of(recorder, leaf))
@@ -90,13 +89,13 @@ def _alike(recorder: Recorder, leaf: Any, like: Tensor | None) -> Tensor:
 
 @at_the_call
 def while_loop(condition: Callable[[Any], Any], step: Callable[[Any], Any], init: Any) -> Any:
-    """Run ``carry = step(carry)`` as long as ``condition(carry)`` holds, as one loop.
+    """Run ``carry = step(carry)`` while ``condition(carry)`` holds, as one loop.
 
     Args:
         condition: A function of the carry, which returns one bool.
-        step: A function of the carry, which returns a new one of the same structure, dtypes and shapes. Both may read
-            tensors of the functions around.
-        init: The carry before the first step: tensors, arrays or numbers in any containers.
+        step: A function of the carry, which returns a new one with equal structure, dtypes and shapes. Both may read
+            tensors of enclosing functions.
+        init: The initial carry: tensors, arrays or numbers in any containers.
 
     Returns:
         The carry after the last step.
@@ -104,7 +103,6 @@ def while_loop(condition: Callable[[Any], Any], step: Callable[[Any], Any], init
     Raises:
         TileError: TIL218, the step returns another structure than it is given; TIL333, the loop is differentiated;
             TIL334, the condition is not one bool.
-
     """
     leaves: list[Any] = []
     structure = flattened(init, leaves)
@@ -127,14 +125,13 @@ def while_loop(condition: Callable[[Any], Any], step: Callable[[Any], Any], init
 
 @at_the_call
 def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
-    """Return ``then(*operands)`` where a scalar holds, else ``otherwise(*operands)``.
+    """Return ``then(*operands)`` if a scalar holds, else ``otherwise(*operands)``.
 
-    Both are computed, and the results are chosen from: where one of them is no number for some operands, its gradient
-    is none either, so that operands have to be replaced by others before.
+    Both are computed and the results selected: if one of them is NaN for some operands, so is its gradient, so that
+    operands have to be replaced before.
 
     Raises:
         TileError: TIL218, the functions return different structures.
-
     """
     first: list[Any] = []
     second: list[Any] = []

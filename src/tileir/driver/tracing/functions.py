@@ -1,4 +1,4 @@
-"""Python functions that are traced: called with arrays they compile themselves, with tensors they are recorded."""
+"""Traced Python functions: called with arrays they are compiled, with tensors they are recorded."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 _MOST_SHOWN: Final = 4  # programs of one function in a notebook
-_MOST_FUNCTIONS: Final = 256  # whose traces are kept for equal ones
+_MOST_FUNCTIONS: Final = 256  # functions whose traces are kept for equal ones
 _TRACES: Final[OrderedDict[Hashable, dict[Hashable, list[Traced]]]] = OrderedDict()
 _LOCK: Final = threading.RLock()
 
 
 @attrs.frozen
 class _Call:
-    """Arguments of a call, taken apart."""
+    """Decomposed arguments of a call."""
 
     structures: Mapping[str, Structure]
     leaves: list[Any]
@@ -63,16 +63,15 @@ class _Call:
 
 @attrs.define(eq=False, repr=False, slots=False)
 class PythonFunction(Generic[P, R_co]):
-    """A Python function that is traced once for each dtype, rank and structure of its arguments.
+    """Python function that is traced once for each dtype, rank and structure of its arguments.
 
-    Called with arrays it is compiled for them, as :func:`tileir.jit` has it. Called with tensors, inside another
-    function that is traced or beside a :class:`tileir.FunctionBuilder`, it becomes part of that.
+    Called with arrays it is compiled for them, like :func:`tileir.jit`. Called with tensors, inside another traced
+    function or with a :class:`tileir.FunctionBuilder`, it becomes part of that.
 
     Attributes:
         python: The function.
-        static: Names of parameters that are values of Python, which are compared by ``==`` and their types.
-        declared: What was said of arguments beforehand, by name.
-
+        static: Names of parameters that are Python values, which are compared by ``==`` and type.
+        declared: Declarations of arguments, by name.
     """
 
     python: Callable[P, R_co]
@@ -93,14 +92,14 @@ class PythonFunction(Generic[P, R_co]):
         return f"<tileir function {self._signature()}>"
 
     def _signature(self) -> str:
-        """Return the Python function as it is called."""
+        """Return the call signature of the Python function."""
         name = getattr(self.python, "__name__", str(self.python))
         with contextlib.suppress(TypeError, ValueError):
             return f"{name}{inspect.signature(self.python)}"
         return name
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: how it is called, and its programs as far as they are known."""
+        """Return HTML for notebooks: its call signature, and its known programs."""
         traces = [each.function for entries in (self._traces or {}).values() for each in entries]
         if not traces and self.declared:
             with contextlib.suppress(ArgumentError):  # some arguments are not declared
@@ -111,7 +110,7 @@ class PythonFunction(Generic[P, R_co]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle the Python function by its name, as Python does; one that is decorated by its own."""
+        """Pickle the Python function by its name, like Python; a decorated one by its own."""
         name = getattr(self, "__qualname__", "")
         found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
         for part in name.split("."):
@@ -149,7 +148,7 @@ class PythonFunction(Generic[P, R_co]):
         return rebuilt(made.results, iter(leaves))
 
     def _as_declared(self, call: _Call) -> list[Any]:
-        """Return tensors that are checked to be as they are declared: sizes of one name are equal in all of them."""
+        """Return tensors that are checked against declarations: sizes with one name are equal in all of them."""
         names = self._named(call)
         if not any(name in self.declared for name in names):
             return call.leaves
@@ -214,14 +213,14 @@ class PythonFunction(Generic[P, R_co]):
             return made
 
     def traced_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Traced, _Call]:
-        """Return the trace for such arguments, and these taken apart."""
+        """Return the trace for these arguments, and their decomposition."""
         call = self._taken_apart(args, kwargs)
         return self.trace_of(call), call
 
     def trace(self, *args: Any, **kwargs: Any) -> Function:
-        """Return the Tile function for such arguments: arrays, :class:`tileir.TensorType`, or texts as "f32[N, 3]".
+        """Return the Tile function for arguments: arrays, :class:`tileir.TensorType`, or texts as "f32[N, 3]".
 
-        Without arguments they are what the declaration or the annotations of the function say.
+        Without arguments, the declaration or the annotations of the function apply.
         """
         if not args and not kwargs:
             missing = [name for name in _required(self.python) if name not in self.declared and name not in self.static]
@@ -235,12 +234,12 @@ class PythonFunction(Generic[P, R_co]):
         return self.trace_of(self.described(args, kwargs)).function
 
     def described(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
-        """Return arguments taken apart, of which texts such as "f32[N, 3]" are what they describe."""
+        """Return decomposed arguments, with texts such as "f32[N, 3]" replaced by their declarations."""
         call = self._taken_apart(args, kwargs)
         return attrs.evolve(call, leaves=[described(leaf) if isinstance(leaf, str) else leaf for leaf in call.leaves])
 
     def trace_of(self, call: _Call) -> Traced:
-        """Return the trace for arguments that were taken apart, at their shapes where all of them have one."""
+        """Return the trace for decomposed arguments, at their shapes if all of them have one."""
         symbolic = any(isinstance(leaf, Parameter) for leaf in call.leaves)
         return self._traced(call, self._parameters(call), None if symbolic else _shapes(call.leaves))
 
@@ -250,7 +249,7 @@ class PythonFunction(Generic[P, R_co]):
         return self._jit(call)[1].submit(*call.leaves)
 
     def specialise(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the executable for such arguments; see :meth:`tileir.Jit.specialise`."""
+        """Return the executable for these arguments; see :meth:`tileir.Jit.specialise`."""
         call = self._taken_apart(args, kwargs)
         return self._jit(call)[1].specialise(*call.leaves)
 
@@ -270,7 +269,7 @@ def _is_hashable(value: object) -> bool:
 
 
 def _dimension(size: Size, axis: int) -> ir.Size:
-    """Return a declared size as one of an input; one that nobody named may be any."""
+    """Return a declared size as one of an input; an unnamed size is arbitrary."""
     return ir.IntLiteral(size) if isinstance(size, int) else ir.Name(size or f"\n{axis}")
 
 
@@ -283,7 +282,7 @@ def _shapes(leaves: Sequence[Any]) -> list[tuple[int, ...]] | None:
 
 
 def _parameter(name: str, leaf: Any, declared: Parameter | None) -> Parameter:
-    """Return what is known of an argument."""
+    """Return the known properties of an argument."""
     if isinstance(leaf, Parameter):
         return leaf
     if isinstance(leaf, TensorType):
@@ -303,11 +302,10 @@ def _parameter(name: str, leaf: Any, declared: Parameter | None) -> Parameter:
 
 
 def checked(name: str, found: Parameter, leaf: Any, declared: Parameter) -> Parameter:
-    """Return a declaration that an argument fits.
+    """Return a declaration after checking that an argument fits it.
 
     Raises:
         ArgumentError: TIL713, it has another rank, size or dtype.
-
     """
     fits = len(found.sizes) == len(declared.sizes) and all(
         not isinstance(size, int) or leaf.shape[axis] == size for axis, size in enumerate(declared.sizes)
@@ -341,11 +339,10 @@ _DESCRIPTION: Final = re.compile(r"\s*(\w+)\s*(?:\[([^\]]*)\])?\s*")
 
 
 def described(text: str) -> Parameter:
-    """Return the declaration that a text such as ``"f32[N, 3]"`` is.
+    """Return the declaration of a text such as ``"f32[N, 3]"``.
 
     Raises:
-        ArgumentError: TIL707, it is none.
-
+        ArgumentError: TIL707, it is not a declaration.
     """
     match = _DESCRIPTION.fullmatch(text)
     dtypes = {each.value: each for each in DType}
@@ -357,7 +354,7 @@ def described(text: str) -> Parameter:
 
 
 def annotated(python: Callable[..., Any]) -> dict[str, Parameter]:
-    """Return what annotations such as ``x: "f32[N, 3]"`` declare."""
+    """Return the declarations by annotations such as ``x: "f32[N, 3]"``."""
     found = {}
     for name, annotation in getattr(python, "__annotations__", {}).items():
         if isinstance(annotation, str) and name != "return" and "[" in annotation.strip("'\""):
@@ -368,7 +365,7 @@ def annotated(python: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _kept_for(python: Callable[..., Any]) -> dict[Hashable, list[Traced]]:
-    """Return the traces of equal functions: those of one code that close over equal values."""
+    """Return the traces of equal functions: those with one code that close over equal values."""
     key = _identity(python)
     found = _TRACES.pop(key, None)
     if found is None:
@@ -380,7 +377,7 @@ def _kept_for(python: Callable[..., Any]) -> dict[Hashable, list[Traced]]:
 
 
 def _kind(value: Any) -> Hashable:
-    """Return what tells equal values of Python apart, as 1, 1.0 and True, or 0.0 and -0.0, also in containers."""
+    """Return a key that distinguishes equal Python values such as 1 and True, or 0.0 and -0.0, also in containers."""
     if isinstance(value, float | complex | np.inexact):
         return type(value), repr(value)
     if isinstance(value, tuple):
@@ -394,11 +391,11 @@ def _kind(value: Any) -> Hashable:
 
 
 _CONSTANT: Final = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, type(np.sum))
-"""Classes of what equals itself alone; attributes of classes and modules count where functions read them."""
+"""Classes of objects that only equal themselves; attributes of classes and modules count if functions read them."""
 
 
 def _is_of_a_library(value: Any) -> bool:
-    """Return whether a function, class or module is Python's, or of a package that is installed: it does not change."""
+    """Return whether a function, class or module is from Python or an installed package, and so does not change."""
     if isinstance(value, types.FunctionType):
         file = value.__code__.co_filename
     else:
@@ -410,10 +407,10 @@ def _is_of_a_library(value: Any) -> bool:
 
 
 def _identity(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Hashable:
-    """Return what tells values apart that functions read; arrays by their elements.
+    """Return an identity of a value that functions read; for arrays by their elements.
 
-    A function is told by its code, by what it closes over, its defaults, and the globals that it names, as all of them
-    are now. Other objects, whose attributes may change, are never equal to what they were.
+    A function is identified by its code, its closure, its defaults, and the globals that it names, with their current
+    values. Other objects, whose attributes may change, never equal their former state.
     """
     if isinstance(value, np.ndarray) and value.dtype != object:
         return (
@@ -426,7 +423,7 @@ def _identity(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Has
     if isinstance(value, _CONSTANT):
         return _ByIdentity(value)
     seen = {} if seen is None else seen
-    if id(value) in seen:  # it calls itself, or stands here twice
+    if id(value) in seen:  # recursive, or occurs twice
         return "again", seen[id(value)][0]
     seen[id(value)] = len(seen), value
     parts: Iterable[Any]
@@ -449,9 +446,9 @@ def _identity(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> Has
 
 
 def _read_by(function: types.FunctionType) -> list[Any]:
-    """Return what a function closes over, its defaults, and globals, and what it may read of modules and classes there.
+    """Return closure, defaults and globals of a function, and attributes of modules and classes that it may read.
 
-    Of functions of libraries, which do not change, globals are left out.
+    Globals of library functions, which do not change, are omitted.
     """
     cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
@@ -468,7 +465,7 @@ def _read_by(function: types.FunctionType) -> list[Any]:
 
 
 def _names_of(code: types.CodeType) -> Iterator[str]:
-    """Yield names that may be those of globals, in code and in that of functions inside."""
+    """Yield possible names of globals in code and in that of nested functions."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
@@ -477,7 +474,7 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
 
 @attrs.frozen(eq=False)
 class _ByIdentity:
-    """An object that equals itself only, and is kept so that no other gets its number."""
+    """Object that only equals itself, kept alive so that its id is not reused."""
 
     value: Any
 
@@ -507,17 +504,16 @@ def function(
 ) -> Any:
     """Return a Python function as a program: ``@tileir.function`` or ``@tileir.function(x="f32[N, 3]")``.
 
-    Whatever takes a program takes it where its arguments are declared here or by annotations, as in
-    ``def f(x: "f32[N, 3]")``; calls take arrays, as those of :func:`tileir.jit` do, and tensors.
+    With arguments declared here or by annotations, as in ``def f(x: "f32[N, 3]")``, it is accepted wherever a program
+    is; calls take arrays, like those of :func:`tileir.jit`, and tensors.
 
     Args:
         python: The function.
-        static: Parameters that are values of Python.
+        static: Parameters that are Python values.
         declarations: Dtypes and sizes of arguments, by name; a size is a number, or a name that means one size.
 
     Raises:
-        ArgumentError: TIL707, a declaration is none; TIL705, the function has no parameter of this name.
-
+        ArgumentError: TIL707, a declaration is invalid; TIL705, the function has no parameter with this name.
     """
     if python is None:
         return functools.partial(_declared, static=static, declarations=declarations)
@@ -536,7 +532,7 @@ def _declared(
 
 
 def _check_names(python: Callable[..., Any], names: Iterable[str]) -> None:
-    """Refuse names that no parameter of a function has; builtins without a signature may have any."""
+    """Refuse unknown parameter names of a function; builtins without a signature may have any."""
     try:
         known = list(inspect.signature(python).parameters)
     except ValueError:
@@ -555,7 +551,7 @@ def jitted(
     options: Options | None,
     target: Target | TargetChoice | None,
 ) -> PythonFunction[P, R_co]:
-    """Return a function of Python that compiles itself; see :func:`tileir.jit`."""
+    """Return a Python function that compiles itself; see :func:`tileir.jit`."""
     _check_names(python.python if isinstance(python, PythonFunction) else python, _words(static))
     if isinstance(python, PythonFunction):
         own = python
@@ -564,7 +560,7 @@ def jitted(
 
 
 def _required(python: Callable[..., Any]) -> list[str]:
-    """Return the parameters that have no default."""
+    """Return the parameters without default."""
     parameters = inspect.signature(python).parameters.values()
     kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return [each.name for each in parameters if each.default is each.empty and each.kind not in kinds]
@@ -575,7 +571,7 @@ def _words(names: str | Sequence[str]) -> frozenset[str]:
 
 
 def python_function(source: Callable[..., Any]) -> PythonFunction[..., Any]:
-    """Return a callable as a function that is traced."""
+    """Return a callable as a traced function."""
     return source if isinstance(source, PythonFunction) else PythonFunction(source, declared=annotated(source))
 
 
@@ -584,7 +580,6 @@ def program_for(source: Callable[..., Any], arguments: Any) -> tuple[Function, A
 
     Raises:
         ArgumentError: TIL707, arguments are neither given nor declared.
-
     """
     function = python_function(source)
     if arguments is None:
@@ -597,7 +592,7 @@ def program_for(source: Callable[..., Any], arguments: Any) -> tuple[Function, A
 
 
 def evaluated(source: Callable[..., Any], arrays: Any, named: Mapping[str, Any], evaluate: Callable[..., Any]) -> Any:
-    """Return what a Python function computes, by the interpreter; its arguments as for :func:`tileir.evaluate`."""
+    """Return the results of a Python function by the interpreter; its arguments as for :func:`tileir.evaluate`."""
     positional, by_name = ((), arrays) if isinstance(arrays, Mapping) else (arrays, {})
     args = positional if isinstance(positional, list | tuple) else (positional,)
     function = python_function(source)

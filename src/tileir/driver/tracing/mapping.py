@@ -1,4 +1,4 @@
-"""Python functions of one example, computed for several: an index that contractions carry along."""
+"""Vectorising map: Python functions of one example computed for several, by an index that contractions carry along."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ Axes = int | Sequence[int | None] | None
 def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> PythonFunction[..., Any]:
     """Return a function that computes ``function`` for each of several examples.
 
-    Contractions carry one index more, so that there is no loop, and results are those of a loop to the last bit where
-    sums run in the order of one.
+    Contractions get one more index, so there is no loop, and results equal those of a loop bit by bit if sums run in
+    its order.
 
     Args:
-        function: A function of Python, of one example.
+        function: A Python function of one example.
         in_axes: The axis of the examples in all tensors of an argument: one for all arguments, or one for each, and
             None for those that all examples share.
         out_axes: The axis of the examples in the results.
 
     Raises:
-        TileError: TIL220, it cannot be computed for several examples, when it is called; as for the function.
-
+        TileError: TIL220 on call, it cannot be computed for several examples; or errors of the function.
     """
     python = python_function(function).python
 
@@ -70,7 +69,7 @@ def _one_example(
     places: Sequence[int | None],
     structures: Sequence[Structure],
 ) -> tuple[Function, list[str], Structure]:
-    """Return the function of one example, tensors around it that it reads, and the structure of its results."""
+    """Return the function of one example, enclosing tensors that it reads, and the structure of its results."""
     inner = Recorder(around, inner_trace(around))
     inputs: list[Tensor] = []
     for number, (tensor, axis) in enumerate(zip(tensors, places, strict=True)):
@@ -93,6 +92,6 @@ def _one_example(
 
 
 def _distinct(inner: Recorder, leaf: Any) -> Tensor:
-    """Return a result as a statement of its own."""
+    """Return a result as a separate statement."""
     reference = inner.record(value_of(inner, leaf))
     return Tensor(inner, reference)

@@ -1,4 +1,4 @@
-"""Python functions as Tile functions: called once with tensors, whose operations are recorded."""
+"""Traces of Python functions as Tile functions: called once with tensors, whose operations are recorded."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ _LETTERS: Final = ("N", "M", "K", "L", "P", "Q", "S", "U")
 _RESULTS: Final = ("Y", "Z", "R")
 
 Size: TypeAlias = int | str | None
-"""A size that is fixed, the name of one, or one that nobody named."""
+"""Size: a number, a name, or None if unnamed."""
 
 
 @attrs.frozen(cache_hash=True)
 class Parameter:
-    """An argument of a function that is traced, as far as it is known.
+    """Known properties of an argument of a traced function.
 
     Attributes:
         dtype: Its dtype, the kind of a Python number, which adapts, or None.
-        sizes: One for each axis.
-
+        sizes: Size of each axis.
     """
 
     dtype: DType | str | None
@@ -41,13 +40,12 @@ class Parameter:
 
 @attrs.frozen
 class Traced:
-    """A Tile function and what its results are parts of.
+    """Tile function with the structure of its results.
 
     Attributes:
         function: The program.
-        results: The structure of what the Python function returned.
-        assumed: Sizes that the trace holds for, each as the number of an input, its axis, and the size.
-
+        results: The structure of the Python function's result.
+        assumed: Sizes that the trace depends on, each as the number of an input, its axis, and the size.
     """
 
     function: Function
@@ -55,7 +53,7 @@ class Traced:
     assumed: tuple[tuple[int, int, int], ...] = ()
 
     def holds(self, leaves: Sequence[Any]) -> bool:
-        """Return whether the trace is that for these arrays, too."""
+        """Return whether the trace is valid for these arrays."""
         return all(leaves[place].shape[axis] == size for place, axis, size in self.assumed)
 
 
@@ -66,18 +64,17 @@ def traced(
     call: Callable[[Callable[..., Any], list[Any]], Any],
     shapes: Sequence[tuple[int, ...]] | None = None,
 ) -> Traced:
-    """Record what a Python function computes.
+    """Record the computation of a Python function.
 
     Args:
         python: The function.
-        arguments: The structure of each argument that holds tensors, by its name.
-        parameters: What is known of each leaf of them.
+        arguments: The structure of each argument that holds tensors, by name.
+        parameters: Known properties of each leaf of them.
         call: Calls the function with the leaves.
-        shapes: Shapes of the arrays that it is traced for, if there are any: sizes that Python asks for are theirs.
+        shapes: Shapes of the arrays that it is traced for, if any, for sizes that Python reads.
 
     Raises:
-        TileError: What a line does wrong; TIL215, a result is no tensor.
-
+        TileError: Faults of its lines; TIL215, a result is not a tensor.
     """
     builder = FunctionBuilder()
     recorder = builder._recorder
@@ -122,7 +119,7 @@ def _declared(builder: FunctionBuilder, name: str, dims: Sequence[str | int], dt
 
 
 def _names(arguments: Mapping[str, Structure]) -> list[str]:
-    """Return names of inputs: those of parameters, with the keys that lead to a leaf."""
+    """Return names of inputs: parameter names, extended by the keys that lead to a leaf."""
     names: list[str] = []
     for argument, structure in arguments.items():
         for path in paths(structure):
@@ -185,7 +182,7 @@ def _fresh(names: Any, name: str) -> str:
 
 
 def named_call(python: Callable[..., Any]) -> str:
-    """Return how messages speak of a function."""
+    """Return the name of a function in messages."""
     return f"{getattr(python, '__name__', 'the function')}()"
 
 
@@ -195,11 +192,10 @@ def _described(value: object, path: Path) -> str:
 
 
 def bound(python: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments by the names of parameters; those of ``*args`` and ``**kwargs`` under the name of that.
+    """Return arguments by parameter names; those of ``*args`` and ``**kwargs`` under that parameter's name.
 
     Raises:
         ArgumentError: TIL705, the function has other parameters.
-
     """
     try:
         signature = inspect.signature(python)
@@ -213,7 +209,7 @@ def bound(python: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 def calling(
     structures: Mapping[str, Structure], statics: Mapping[str, Any]
 ) -> Callable[[Callable[..., Any], list[Any]], Any]:
-    """Return what calls a function with arguments of these structures, made of leaves, and others as they are."""
+    """Return a caller of a function with arguments in these structures, rebuilt from leaves, and static values."""
 
     def call(python: Callable[..., Any], leaves: list[Any]) -> Any:
         rest = iter(leaves)

@@ -23,19 +23,18 @@ Numbers = int | Sequence[int]
 def value_and_grad(
     function: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False
 ) -> PythonFunction[..., Any]:
-    """Return a function that computes what ``function`` does, and gradients by some of its arguments.
+    """Return a function that computes the result of ``function``, and gradients by some of its arguments.
 
     Args:
-        function: A function of Python whose result is a tensor of rank 0, or that and something else.
-        argnums: Which arguments to differentiate by: one, or several in a tuple of gradients.
+        function: A Python function whose result is a tensor of rank 0, or that and auxiliary data.
+        argnums: Arguments to differentiate by: one, or several for a tuple of gradients.
         has_aux: Whether the function returns a pair, of which only the first is differentiated.
 
     Returns:
-        A function whose result is a pair: that of ``function``, and gradients of the structure of the arguments.
+        A function that returns a pair: the result of ``function``, and gradients in the structure of the arguments.
 
     Raises:
-        TileError: TIL321, an argument is no float, or the result no tensor of rank 0, when it is called.
-
+        TileError: TIL321 on call, an argument is not a float, or the result not a tensor of rank 0.
     """
     python = _python(function)
     places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -65,7 +64,7 @@ def value_and_grad(
 def gradient_of(
     function: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False
 ) -> PythonFunction[..., Any]:
-    """Return a function that computes gradients alone, or these and what else the function returns."""
+    """Return a function that computes only gradients, or a pair of these and the auxiliary data."""
     both = value_and_grad(function, argnums, has_aux=has_aux).python
 
     @functools.wraps(both)
@@ -77,7 +76,7 @@ def gradient_of(
 
 
 def vjp_of(function: Callable[..., Any], inputs: Sequence[Any], cotangents: Any) -> Any:
-    """Return what cotangents of the result come to at all inputs, in the structure of these."""
+    """Return cotangents of all inputs for those of the result, in the structure of the inputs."""
     python = _python(function)
 
     def pulled_back(inputs: Any, cotangents: Any) -> Any:
@@ -92,7 +91,7 @@ def vjp_of(function: Callable[..., Any], inputs: Sequence[Any], cotangents: Any)
 
 
 def jvp_of(function: Callable[..., Any], inputs: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """Return the result, and how it changes when inputs change along tangents."""
+    """Return the result, and its tangent for tangents of the inputs."""
     python = _python(function)
 
     def pushed_forward(inputs: Any, tangents: Any) -> Any:
@@ -135,7 +134,7 @@ def _gradients(value: Any, sources: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _distinct(x: Tensor) -> Tensor:
-    """Return a tensor that nothing else reads, so that other ways to it, as in closures over it, are constants."""
+    """Return a tensor without other readers, so that other paths to the original, as in closures, are constants."""
     return call("mul", x, 1) if x.recorder.steps or is_called() else x
 
 
@@ -144,7 +143,7 @@ def _python(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _signed(changed: Callable[..., Any], python: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function the parameters of the one that it is made of, so that inputs are called like them."""
+    """Give a derived function the parameters of the original, so that inputs are called like them."""
     with contextlib.suppress(TypeError, ValueError):
         changed.__signature__ = inspect.signature(python)  # type: ignore[attr-defined]
     return changed

@@ -1,4 +1,4 @@
-"""Nested containers as arguments and results: their leaves in order, and the structure that puts them back."""
+"""Nested containers as arguments and results: their leaves in order, and the structure that rebuilds them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Path: TypeAlias = tuple[str | int, ...]
 
 @attrs.frozen(cache_hash=True)
 class Leaf:
-    """The place of a leaf."""
+    """Place of a leaf."""
 
 
 @attrs.frozen(cache_hash=True)
 class Branch:
-    """A container: its class, the keys of its parts, and their structures."""
+    """Container: its class, the keys of its parts, and their structures."""
 
     kind: Any
     keys: tuple[Any, ...]
@@ -28,7 +28,7 @@ class Branch:
 
 
 Structure: TypeAlias = Leaf | Branch | None
-"""None is a None of Python, which has no leaves."""
+"""Structure of a value; None for Python's None, which has no leaves."""
 
 LEAF = Leaf()
 
@@ -94,7 +94,7 @@ def paths(structure: Structure, path: Path = ()) -> Iterator[Path]:
 
 
 def is_flat(structure: Structure) -> bool:
-    """Return whether it is a leaf, or a plain tuple of several leaves: what an executable returns by itself."""
+    """Return whether it is a leaf, or a plain tuple of several leaves, like the result of an executable."""
     if isinstance(structure, Leaf):
         return True
     if structure is None or structure.kind is not tuple or len(structure.parts) == 1:
@@ -103,7 +103,7 @@ def is_flat(structure: Structure) -> bool:
 
 
 def mapped(value: object, change: Callable[[Any], Any]) -> Any:
-    """Return a value of the same structure with each leaf changed."""
+    """Return a value with equal structure and each leaf changed."""
     leaves: list[Any] = []
     structure = flattened(value, leaves)
     return rebuilt(structure, iter([change(leaf) for leaf in leaves]))
