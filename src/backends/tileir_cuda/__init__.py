@@ -1,7 +1,7 @@
-"""The back end for NVIDIA's cards: kernels as PTX by LLVM, in process, and run by the driver.
+"""Back end for NVIDIA GPUs: kernels compiled to PTX by LLVM, in process, and run by the driver.
 
-llvmlite is imported when something is compiled, cuda-bindings when devices are listed, not before. PTX is made on any
-machine, for ``cuda.sm_90a`` and the like; to run it takes a card.
+llvmlite is imported on compilation, cuda-bindings when devices are listed. PTX is made on any machine, for
+``cuda.sm_90a`` and similar devices; running it requires a card.
 """
 
 from __future__ import annotations
@@ -59,4 +59,4 @@ def _executor(device: DeviceInfo, options: Options) -> CudaExecutor | OfflineExe
 BACKEND: Final[Backend[CudaLibrary]] = Backend(
     "cuda", _devices, _compiler, _executor, forms={"ptx": "PTX", "llvm": "LLVM IR"}, described=_described
 )
-"""What the entry point of the group ``tileir.backends`` names."""
+"""Target of the entry point of the group ``tileir.backends``."""

@@ -1,7 +1,7 @@
-"""NVIDIA's architectures that LLVM emits PTX for, and the facts of one card of each.
+"""NVIDIA architectures for which LLVM emits PTX, and the facts of one card of each.
 
-The facts are those of NVIDIA's data sheets and of "CUDA C++ Programming Guide", Compute Capabilities. LLVM ends the
-process where the version of PTX is older than its architecture, so the least one stands beside each.
+The facts are from NVIDIA's data sheets and "CUDA C++ Programming Guide", Compute Capabilities. LLVM aborts the process
+if the version of PTX is older than its architecture, so each row has the minimum.
 """
 
 from __future__ import annotations
@@ -15,34 +15,33 @@ from tileir.core.fragments import FRAGMENTS, named
 from tileir.core.updates import WIDEST_UPDATE
 
 STATIC_SHARED_BYTES: Final = 48 * 1024
-"""Shared memory that a group may have as variables of a module; more is asked for at the launch."""
+"""Shared memory that a group may have as module variables; more is requested at launch."""
 
 ALIGNMENT: Final = 256
-"""What the address of all memory that the driver hands out is a multiple of."""
+"""Alignment of all memory from the driver."""
 
 
 BULK_COPIES: Final = ("sm_90a",)
-"""Architectures whose copies of boxes of tensors are used."""
+"""Architectures whose tensor copies of boxes are used."""
 
 MOST_OF_CLUSTER: Final = 8
-"""Groups of a cluster that cards run which copy boxes: more are not portable among these."""
+"""Maximum number of groups in a cluster on cards that copy boxes; more are not portable among them."""
 
 
 @attrs.frozen
 class Architecture:
-    """A processor that PTX is emitted for.
+    """Architecture for which PTX is emitted.
 
     Attributes:
-        name: As LLVM and PTX call it. Code for a name with an ``a`` runs on that capability alone, other code on later
-            ones as well.
+        name: Name in LLVM and PTX. Code for a name with an ``a`` runs on that capability only, other code also on later
+            ones.
         capability: Major and minor number.
-        ptx: The oldest version of PTX that knows it, such as 80 for 8.0.
-        card: A card that has it, for a target without one.
-        shared_bytes: Most shared memory that a group may have.
-        fragments: The matrix fragments that schedules use, as :mod:`tileir.core.fragments` names them.
-        multiprocessors: Of that card.
-        cache_bytes: Its second-level cache.
-
+        ptx: Oldest version of PTX that supports it, such as 80 for 8.0.
+        card: Example card, for a target without a device.
+        shared_bytes: Maximum shared memory of a group.
+        fragments: Matrix fragments for schedules, as named in :mod:`tileir.core.fragments`.
+        multiprocessors: Multiprocessors of that card.
+        cache_bytes: Second-level cache of that card.
     """
 
     name: str
@@ -79,11 +78,11 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
         )
     }
 )
-"""By name, the older capability first."""
+"""Architectures by name, in ascending order of capability."""
 
 
 def architecture_for(capability: tuple[int, int]) -> Architecture | None:
-    """Return what to emit for a card: its own row, or the latest one whose code runs on it; None for older cards."""
+    """Return the architecture for a card: its own row, or the latest whose code runs on it; None for older cards."""
     fitting = [
         row
         for row in ARCHITECTURES.values()
@@ -93,7 +92,7 @@ def architecture_for(capability: tuple[int, int]) -> Architecture | None:
 
 
 def target_of(row: Architecture, card: str, multiprocessors: int, cache_bytes: int) -> Target:
-    """Return what passes and lowerings read of a card."""
+    """Return the facts of a card for passes and lowerings."""
     return Target(
         name=f"CUDA-{card}".replace(" ", "_"),
         vector_bytes=16,

@@ -1,4 +1,4 @@
-"""Kernels to PTX."""
+"""Compiler of kernels to PTX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tileir_llvm.device.host import usable_threads
 
 @attrs.frozen
 class CudaCompiler:
-    """Compiles for one device; may be used from several threads."""
+    """Compiler for one device; several threads may use it."""
 
     built_on: ClassVar = ("tileir_emit",)
     device: DeviceInfo
@@ -31,17 +31,16 @@ class CudaCompiler:
 
     @classmethod
     def of(cls, device: DeviceInfo, options: Options) -> CudaCompiler:
-        """Make a compiler.
+        """Return a compiler.
 
         Raises:
             BackendError: TIL801, there is no such device.
-
         """
         return cls(device, options, architecture_of(device))
 
     @property
     def identity(self) -> str:
-        """Versions, architecture and options: everything beside the kernels that PTX depends on."""
+        """Return versions, architecture and options: everything beside the kernels that PTX depends on."""
         parts = (
             *self._driver(),
             f"tileir-{version_of('tileir')}",
@@ -54,14 +53,13 @@ class CudaCompiler:
         return " ".join(parts)
 
     def build(self, kernels: Sequence[KernelFunction]) -> CudaLibrary:
-        """Verify, expand, emit and optimise kernels, each as a module of its own, the largest first.
+        """Verify, expand, emit and optimise kernels, each as a separate module, the largest first.
 
-        For a card that is there the driver makes machine code at the same time.
+        If the card exists, the driver makes machine code in parallel.
 
         Raises:
-            VerifyError: a kernel is not legal.
-            BackendError: TIL804, a kernel needs what cards lack; TIL805, LLVM refused the code.
-
+            VerifyError: A kernel is not legal.
+            BackendError: TIL804, a kernel needs unsupported features; TIL805, LLVM refused the code.
         """
         order = sorted(range(len(kernels)), key=lambda number: -_size(kernels[number].body))
         texts: dict[int, str] = {}
@@ -85,7 +83,7 @@ class CudaCompiler:
         )
 
     def _linker(self) -> Callable[[str], bytes | None]:
-        """Return what makes machine code of PTX for the card, if the device is one."""
+        """Return a linker from PTX to machine code of the card, if the device is one."""
         if self.device.dlpack is None:
             return lambda _: None
         from tileir_cuda.run.linking import linker  # it loads the driver
@@ -101,17 +99,16 @@ class CudaCompiler:
         return (f"driver-{version()}",)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:
-        """Undo :meth:`CudaLibrary.save`.
+        """Return the library that :meth:`CudaLibrary.save` saved.
 
         Raises:
             BackendError: TIL806, a part is missing or was changed.
-
         """
         return CudaLibrary.load(kernels, parts)
 
 
 def _size(statements: Sequence[Stmt]) -> int:
-    """Return about how many statements LLVM gets: those of loops that are unrolled count for each turn."""
+    """Return an estimate of the number of statements for LLVM, with unrolled loops expanded."""
     total = 0
     for statement in statements:
         turns = 1

@@ -1,4 +1,4 @@
-"""Cards under their ids, and architectures that PTX can be made for without one."""
+"""Cards by id, and architectures that PTX can be compiled for without a card."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from tileir_cuda.architectures import ARCHITECTURES, Architecture, architecture_
 NAME: Final = "cuda"
 
 DLPACK_KIND: Final = 2
-"""What DLPack calls cards of CUDA."""
+"""DLPack device kind of CUDA cards."""
 
 
 def devices() -> Sequence[DeviceInfo]:
-    """Return all cards that the driver shows and LLVM emits code for.
+    """Return all cards visible to the driver for which LLVM emits code.
 
     Raises:
         BackendError: TIL801, there are none; TIL802, cuda-bindings or the driver is missing.
-
     """
     found = tuple(info for info, _ in known().values())
     if not found:
@@ -30,7 +29,7 @@ def devices() -> Sequence[DeviceInfo]:
 
 
 def described(device_id: str) -> DeviceInfo | None:
-    """Return a device that code is made for and that cannot run it, such as ``cuda.sm_90a``; None for other ids."""
+    """Return a device only for compiling, such as ``cuda.sm_90a``; None for other ids."""
     name = device_id.removeprefix(f"{NAME}.")
     if name not in ARCHITECTURES or name == device_id:
         return None
@@ -46,11 +45,10 @@ def described(device_id: str) -> DeviceInfo | None:
 
 
 def architecture_of(info: DeviceInfo) -> Architecture:
-    """Return what code for a device is emitted for.
+    """Return the architecture for a device.
 
     Raises:
         BackendError: TIL801, there is no such device.
-
     """
     for feature in info.features:
         if feature in ARCHITECTURES:
@@ -59,11 +57,10 @@ def architecture_of(info: DeviceInfo) -> Architecture:
 
 
 def card_number(info: DeviceInfo) -> int:
-    """Return the driver's number of a card.
+    """Return the ordinal of a card in the driver.
 
     Raises:
         BackendError: TIL801, there is no such device; TIL802, as :func:`devices`.
-
     """
     if info.id not in known():
         raise _missing(info)
@@ -72,11 +69,10 @@ def card_number(info: DeviceInfo) -> int:
 
 @cache
 def known() -> dict[str, tuple[DeviceInfo, int]]:
-    """Return cards by id, each with the driver's number.
+    """Return cards by id, each with its ordinal in the driver.
 
     Raises:
         BackendError: TIL802, cuda-bindings or the driver is missing.
-
     """
     try:
         from tileir_cuda.run.driver import Card, cards

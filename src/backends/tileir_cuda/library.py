@@ -1,4 +1,4 @@
-"""PTX for some kernels."""
+"""PTX of compiled kernels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ _CODE: Final = "code {}"
 
 @attrs.frozen(eq=False)
 class CudaLibrary:
-    """Kernels, the modules of LLVM IR that they became, and PTX of all of them.
+    """Kernels, their modules of LLVM IR, and their PTX.
 
     Attributes:
-        kernels: What was compiled.
+        kernels: The kernels.
         text: LLVM IR before optimisation, a module for each kernel.
-        ptx: What the driver makes machine code of.
-        codes: What the driver loads for each kernel: machine code, or PTX with a 0 behind it where loading makes better
-            code; nothing where the card was not there.
-
+        ptx: PTX for the driver.
+        codes: Code of each kernel to load: machine code, or null-terminated PTX if loading makes better code; empty
+            without a card.
     """
 
     kernels: tuple[KernelFunction, ...]
@@ -32,11 +31,10 @@ class CudaLibrary:
 
     @classmethod
     def load(cls, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:
-        """Undo :meth:`save`.
+        """Return the library that :meth:`save` saved.
 
         Raises:
             BackendError: TIL806, a part is missing or was changed.
-
         """
         found = checked_parts(parts)
         try:
@@ -49,7 +47,7 @@ class CudaLibrary:
             raise BackendError((Diagnostic("TIL806", message),)) from error
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``llvm`` and ``ptx``, what is loaded of each kernel for a card, and their digest."""
+        """Return the parts ``llvm`` and ``ptx``, the code of each kernel for a card, and their digest."""
         codes = {_CODE.format(number): code for number, code in enumerate(self.codes)}
         return sealed({"llvm": self.text.encode(), "ptx": self.ptx.encode(), **codes})
 
@@ -57,8 +55,7 @@ class CudaLibrary:
         """Return PTX (``"ptx"``), or LLVM IR before optimisation (``"llvm"``).
 
         Raises:
-            BackendError: TIL806, the form is another one.
-
+            BackendError: TIL806, it is another form.
         """
         match form:
             case "ptx":

@@ -1,4 +1,4 @@
-"""Stand-in for the executor of a device that code can be made for, and nothing runs on."""
+"""Placeholder executor of devices that are only for compiling."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class OfflineExecutor(HostExecutor):
-    """Readies kernels, so that programs can be compiled and looked at, and refuses to launch them."""
+    """Executor that prepares kernels, so that programs can be compiled and inspected, and refuses to launch them."""
 
     device: DeviceInfo
     scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-cuda"), init=False)
 
     def prepare(self, library: CudaLibrary, index: int) -> OfflineKernel:
-        """Return what stands for kernel number ``index`` of a library.
+        """Return a placeholder for kernel number ``index`` of a library.
 
         Raises:
             ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL807, the executor was closed.
-
         """
         self.check_open()
         return OfflineKernel(kernel_at(library, index), self.device.id)
@@ -37,17 +36,17 @@ class OfflineExecutor(HostExecutor):
 
 @attrs.frozen(eq=False)
 class OfflineKernel:
-    """A kernel without a card."""
+    """Kernel without a card."""
 
     kernel: KernelFunction
     device_id: str
 
     def run(self, _buffers: Sequence[Any], _after: Sequence[Event] = ()) -> NoReturn:
-        """Refuse: TIL801."""
+        """Raise TIL801."""
         self._refuse()
 
     def launch(self, _buffers: Sequence[Any]) -> NoReturn:
-        """Refuse: TIL801."""
+        """Raise TIL801."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:

@@ -1,1 +1,1 @@
-"""Kernels as LLVM IR for cards, and their PTX."""
+"""Emission of kernels as LLVM IR for cards, and their PTX."""

@@ -1,8 +1,8 @@
-"""Kernels as LLVM IR text for NVIDIA's cards, by the emitter of processors with other hooks.
+"""Kernels as LLVM IR text for NVIDIA GPUs, by the CPU emitter with other hooks.
 
 Every kernel becomes ``ptx_kernel void @name(ptr …)`` with a pointer for each parameter. A launch has a block for each
-group of the grid, and a thread for each of the group's. A grid that is too high or too deep for the driver is laid out
-along the first axis (:func:`blocks`).
+group of the grid, and a thread for each thread of a group. A grid that exceeds the driver's limits along the second or
+third axis is linearised along the first (:func:`blocks`).
 """
 
 from __future__ import annotations
@@ -43,48 +43,48 @@ from tileir_llvm.emit.spelling import symbol
 from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
 MOST_BLOCKS: Final = (2**31 - 1, 65535, 65535)
-"""How many blocks a launch can have along each axis."""
+"""Maximum number of blocks in a launch along each axis."""
 
 MOST_THREADS: Final = (1024, 1024, 64)
-"""How many threads a block can have along each axis, and 1024 of them in all."""
+"""Maximum number of threads in a block along each axis, with 1024 in total."""
 
 _AXES: Final = "xyz"
 
 _REGISTERS: Final = 65536
 _SHARED_BYTES: Final = 228 * 1024
 _RESERVED_BYTES: Final = 1024
-"""Registers and shared memory of a processor of ``sm_90a``, and what a group needs of the latter for itself."""
+"""Registers and shared memory of an ``sm_90a`` multiprocessor, and shared memory reserved for each group."""
 
 _OF_THREADS_THAT_HOLD: Final = 168
-"""Registers that threads get that hold operands of products of four warps."""
+"""Registers of threads that hold operands of products of four warps."""
 
 _MANY_THREADS: Final = 512
-"""Threads of groups that keep rows in registers: they should not have a processor for themselves."""
+"""Threads of groups with rows in registers, which should share a multiprocessor."""
 
 _FULL: Final = 1024
 """Threads of the largest groups, which have 64 registers each."""
 
 _WARP: Final = 32
 _BUSY: Final = 512
-"""Threads of a processor that hide the latency of memory: on an H200, a window of 7 x 7 over 64 x 14 x 14 x 384 takes
-31 us with registers for as many, and 79 with 254 registers for each thread."""
+"""Threads of a multiprocessor that hide memory latency: on an H200, a window of 7 x 7 over 64 x 14 x 14 x 384 takes 31
+us with registers for this many threads, and 79 us with 254 registers per thread.
+"""
 
 _ATTRIBUTES: Final = "nounwind mustprogress norecurse"
 
 
 def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *, fast_math: bool = False) -> str:
-    """Write a module with the function of a kernel, under the name of :func:`tileir_llvm.emit.emitter.symbol`.
+    """Return a module with the function of a kernel, named by :func:`tileir_llvm.emit.emitter.symbol`.
 
     Args:
-        kernel: What to write.
-        architecture: What it is for.
-        number: Which kernel of a library it is.
+        kernel: The kernel.
+        architecture: Its architecture.
+        number: Number of the kernel in its library.
         fast_math: Whether to add :data:`tileir_llvm.emit.emitter.FAST_MATH`.
 
     Raises:
         VerifyError: The kernel is not legal.
-        BackendError: TIL804, the kernel needs what cards lack.
-
+        BackendError: TIL804, the kernel needs unsupported features.
     """
     flags, remainder = FAST_MATH if fast_math else "", f"remainder{number}"
     module = ModuleText(flags, remainder=remainder, extrema=True, exponential=EXPONENTIAL)
@@ -92,7 +92,7 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
     kernel = settled(kernel, architecture)
     plain = spelt_out(kernel, architecture)
     _check(kernel, SharedMemory.of(plain).nbytes, architecture)
-    # With fast_math LLVM reorders sums, and folds those that recover what others have rounded.
+    # With fast_math LLVM reorders sums, and folds those that recover rounding errors.
     divided = by_reciprocals(plain, rounded=not fast_math)
     divided = divided if fast_math else by_shared_reciprocals(divided)
     expanded = expand_kernel(with_shared_arrivals(divided), NATIVE, rounded=ROUNDED, own={} if fast_math else OWN)
@@ -106,13 +106,13 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
 
 
 def settled(kernel: KernelFunction, architecture: Architecture) -> KernelFunction:
-    """Return a kernel in terms of what each group does: clusters copy by parts, where an architecture has them."""
+    """Return a kernel in terms of single groups: clusters copy by parts, if an architecture supports that."""
     own = with_parts(kernel) if 1 < kernel.cluster <= MOST_OF_CLUSTER else kernel
     return own if own is not kernel and has_maps(own, architecture) else without_clusters(kernel)
 
 
 def spelt_out(kernel: KernelFunction, architecture: Architecture) -> KernelFunction:
-    """Return a settled kernel without what an architecture has no words for; what takes its place may share memory."""
+    """Return a settled kernel with unsupported operations expanded; the expansions may share memory."""
     return without_instructions(
         kernel,
         _spelt(kernel, architecture),
@@ -127,30 +127,30 @@ def spelt_out(kernel: KernelFunction, architecture: Architecture) -> KernelFunct
 
 
 def launch_bytes(kernel: KernelFunction, architecture: Architecture) -> int:
-    """Return the bytes of shared memory that a launch of a settled kernel has to ask for, as its code takes them."""
+    """Return the bytes of dynamic shared memory for a launch of a settled kernel."""
     return SharedMemory.of(spelt_out(kernel, architecture)).launch_bytes
 
 
 def has_maps(kernel: KernelFunction, architecture: Architecture) -> bool:
-    """Return whether a kernel takes tensor maps (:func:`tileir_cuda.emit.boxes.tensor_maps`) behind its parameters."""
+    """Return whether a kernel takes tensor maps (:func:`tileir_cuda.emit.boxes.tensor_maps`) after its parameters."""
     return architecture.name in BULK_COPIES and copies_boxes(kernel)
 
 
 def blocks(kernel: KernelFunction) -> tuple[int, int, int]:
-    """Return how many blocks a launch has along each axis."""
+    """Return the number of blocks of a launch along each axis."""
     x, y, z = (*kernel.grid, 1, 1)[:3]
     fits = y <= MOST_BLOCKS[1] and z <= MOST_BLOCKS[2]
     return (x, y, z) if fits else (x * y * z, 1, 1)
 
 
 def threads(kernel: KernelFunction) -> tuple[int, int, int]:
-    """Return how many threads a block has along each axis."""
+    """Return the number of threads of a block along each axis."""
     x, y, z = (*kernel.group, 1, 1)[:3]
     return x, y, z
 
 
 def _spelt(kernel: KernelFunction, architecture: Architecture) -> frozenset[str]:
-    """Return the fragments by which a kernel multiplies that have instructions, wherever it uses them."""
+    """Return the fragments of a kernel's products that all its uses can compute by instructions."""
     products = [stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
     whole = OF_WARPGROUPS if architecture.name == "sm_90a" else ()
     missing = {stmt.fragment for stmt in products if not (is_spelt(stmt) if stmt.fragment in whole else is_plain(stmt))}
@@ -159,7 +159,7 @@ def _spelt(kernel: KernelFunction, architecture: Architecture) -> frozenset[str]
 
 
 def _exchanges_parts(kernel: KernelFunction) -> bool:
-    """Return whether threads exchange anything else than words."""
+    """Return whether threads exchange elements other than 32-bit words."""
     exchanged = (stmt.source.type.dtype for stmt in statements(kernel.body) if isinstance(stmt, Exchange))
     return not all(dtype in (DType.F32, DType.I32, DType.U32) for dtype in exchanged)
 
@@ -216,16 +216,16 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, roles: Roles)
     beside = _beside(kernel, room.nbytes)
     if kernel.cluster > 1:
         attributes += f' "nvvm.cluster_dim"="{kernel.cluster},1,1"'
-    if beside > 1 or roles.changes:  # the assembler has to know how many registers threads begin with
+    if beside > 1 or roles.changes:  # the assembler needs the initial number of registers per thread
         attributes += f' "nvvm.minctasm"="{beside}"'
     return out.text(f"define ptx_kernel void @{name}({params}) {attributes}")
 
 
 def _beside(kernel: KernelFunction, shared: int) -> int:
-    """Return how many groups share a processor for which the assembler leaves registers; 1 where it shall choose.
+    """Return the number of groups per multiprocessor that register allocation aims at; 1 to let the assembler choose.
 
-    It takes a few more than a third of all, where threads hold operands of products beside sums, if it may, and a few
-    more than a half where groups have 512 threads. Without products it would often load far ahead instead.
+    The assembler takes a few more than a third of all registers if threads hold operands of products beside sums, and a
+    few more than half for groups of 512 threads. Without products it would often load far ahead instead.
     """
     threads = math.prod(kernel.group)
     products = [stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
@@ -240,7 +240,7 @@ def _beside(kernel: KernelFunction, shared: int) -> int:
 
 
 def _coordinates(env: Environment, kernel: KernelFunction) -> None:
-    """Read where the thread is. What there is one of is 0."""
+    """Read the coordinates of the thread. Coordinates of extent 1 are 0."""
     grid, group = kernel.grid, kernel.group
     index = Type(DType.I32)
     if blocks(kernel)[: len(grid)] == grid:

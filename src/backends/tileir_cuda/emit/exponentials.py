@@ -1,8 +1,8 @@
 """Exponentials by the instruction for powers of two.
 
-Its error is below 2^-22 of the result (NVIDIA, "PTX ISA", ex2.approx). Where a result is rounded to f16, that of the
-exponent may be 2^-24 of a number below 32, so 2^-19 of the result: f16 keeps 11 digits. What is below the normal
-numbers of f32 is 0 in f16. Elsewhere the whole part of the exponent is taken off before.
+Its relative error is below 2^-22 (NVIDIA, "PTX ISA", ex2.approx). If a result is rounded to f16, the exponent may have
+an error of 2^-24 of a number below 32, so 2^-19 of the result: f16 has 11 digits. Numbers below the normal range of f32
+are 0 in f16. Otherwise the integer part of the exponent is split off first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tileir_llvm.emit.capabilities import CAPABILITIES as LLVM
 
 
 def _with_instructions(of_lanes: Capabilities) -> Capabilities:
-    """Return what LLVM has, the exponentials that are left, casts of bf16, which keep subnormal numbers, and turns."""
+    """Return the capabilities of LLVM, remaining exponentials, casts of bf16, which keep subnormals, and turns."""
     own = {(DType.F32, DType.BF16): Support.TOTAL, (DType.BF16, DType.F32): Support.TOTAL}
     casts = MappingProxyType({**of_lanes.casts, **own})
     vectors = None if of_lanes.vectors is None else _with_instructions(of_lanes.vectors)
@@ -34,16 +34,16 @@ def _with_instructions(of_lanes: Capabilities) -> Capabilities:
 
 
 CAPABILITIES: Final = _with_instructions(LLVM)
-"""What cards have."""
+"""Capabilities of cards."""
 
 EXPONENTIAL: Final = "exponential.rounded"
-"""What the function is called."""
+"""Name of the function."""
 
 ROUNDED: Final = frozenset({Op.EXP})
-"""The operations for which there is such a function."""
+"""Operations that have the function."""
 
 LN2: Final = float(np.float32(math.log(2.0)))
-"""What exponents are multiplied by that are for powers of two."""
+"""Factor of exponents that are for powers of two."""
 
 _FUNCTION: Final = """define internal float @{name}(float %x) alwaysinline {{
   %result = call float @llvm.nvvm.ex2.approx.ftz.f(float %x)
@@ -60,12 +60,11 @@ def exponentials(text: str) -> Iterator[str]:
 
 
 def exp(draft: Draft, x: Term) -> Term:
-    """Return exp in f32, of all numbers: ten instructions.
+    """Return exp in f32, for all numbers, in ten instructions.
 
-    The exponent ``x / ln 2`` is ``n + r`` with ``r`` from 0 to 1, as the error of a power of two is one unit in the
-    last place of a number from 1 to 2, and two of one below. Beside 1.5 · 2^23, which rounds ``n``, 127 is added, so
-    that shifting it up makes 2^n. ``n`` is no more than numbers have as their exponents; what is left for ``r``
-    overflows, or is rounded once.
+    The exponent ``x / ln 2`` is ``n + r`` with ``r`` in [0, 1), as the error of a power of two is one unit in the last
+    place of a number from 1 to 2, and two of one below. Besides 1.5 · 2^23, which rounds ``n``, 127 is added, so that
+    shifting it left makes 2^n. ``n`` is clamped to exponents of f32; the rest in ``r`` overflows, or is rounded once.
     """
     form = format_of(x)
     magic = form.magic + form.bias
@@ -79,13 +78,13 @@ def exp(draft: Draft, x: Term) -> Term:
 
 
 OWN: Final[Mapping[Op, Callable[..., Term]]] = MappingProxyType({Op.EXP: exp})
-"""How operations in f32 are written here."""
+"""Custom expansions of f32 operations."""
 
 
 def in_base_two(kernel: KernelFunction) -> KernelFunction:
-    """Return a kernel whose exponentials that are left are for powers of two, which only the function here computes.
+    """Return a kernel whose remaining exponentials are powers of two, which only the function here computes.
 
-    Exponents that are some number times :data:`LN2` are that number; its error is below 2^-25 of it.
+    Exponents that are a number times :data:`LN2` become that number; its error is below 2^-25 of it.
     """
     if not any(_is_left(node) for node in distinct_nodes(kernel)):
         return kernel

@@ -1,7 +1,7 @@
-"""Flags by atomic operations of the whole card (NVIDIA, "PTX ISA", memory consistency model).
+"""Flags by device-wide atomic operations (NVIDIA, "PTX ISA", memory consistency model).
 
-One thread arrives or waits for its group, between barriers: what others of the group wrote before happens before what
-the flag lets happen, as release and acquire pass on all that a thread has seen.
+One thread arrives or waits for its group, between barriers: earlier writes of other threads of the group happen before
+operations ordered after the flag, as release and acquire are cumulative.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tileir_llvm.emit.memory import Offset, pointer_to, store
 from tileir_llvm.emit.text import Value
 
 _FENCE: Final = 'fence syncscope("device") acq_rel'
-"""Stands around additions: LLVM 22 writes none for an addition that acquires and releases itself."""
+"""Fence around additions: LLVM 22 emits none for an acq_rel addition."""
 
 
 def with_shared_arrivals(kernel: KernelFunction) -> KernelFunction:
-    """Return a kernel in which one thread sets an element of a shared array to what a flag was, and all read that."""
+    """Return a kernel in which one thread stores a flag's old value in a shared array, which all threads read."""
     if not any(isinstance(stmt, Arrive) for stmt in statements(kernel.body)):
         return kernel
     names = NameScope.of(kernel_names(kernel))
@@ -49,7 +49,7 @@ def with_shared_arrivals(kernel: KernelFunction) -> KernelFunction:
 
 
 def write(env: Environment, stmt: Arrive | Await, thread: str, meet: Callable[[], None]) -> None:
-    """Write what a group does with a flag; ``thread`` is the number of a thread, and at ``meet`` all of them meet."""
+    """Write a group's operation on a flag; ``thread`` is the thread number, and ``meet`` writes a barrier."""
     if isinstance(stmt, Arrive):
         _arrive(env, stmt, thread, meet)
     else:
@@ -57,7 +57,7 @@ def write(env: Environment, stmt: Arrive | Await, thread: str, meet: Callable[[]
 
 
 def _arrive(env: Environment, stmt: Arrive, thread: str, meet: Callable[[], None]) -> None:
-    """Let the first thread add one to a flag, and set an element of a shared array, when all threads have come."""
+    """Let the first thread increment a flag, and set an element of a shared array, after all threads have arrived."""
     out = env.out
     flag = _pointer(env, stmt.flag)
     meet()
@@ -69,7 +69,7 @@ def _arrive(env: Environment, stmt: Arrive, thread: str, meet: Callable[[], None
 
 
 def _wait(env: Environment, stmt: Await, thread: str, meet: Callable[[], None]) -> None:
-    """Let the first thread read a flag until it is large enough, and the others wait for that."""
+    """Let the first thread poll a flag until it is large enough, while the others wait."""
     out = env.out
     flag, least = _pointer(env, stmt.flag), evaluate(env, stmt.count)
     with out.where(out.pure(f"icmp eq i32 {thread}, 0"), "alone", "together"):

@@ -1,4 +1,4 @@
-"""Layouts in shared memory of operands that four warps multiply."""
+"""Layouts in shared memory of operands of wgmma."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tileir.semtree.ir import MatrixOperand
 from tileir.semtree.swizzles import PLAIN
 
 CODES: Final = {128: 1, 64: 2, 32: 3}
-"""What descriptors call a swizzle of rows of so many bytes."""
+"""Codes of swizzles in descriptors, by bytes of a row."""
 
 _UNIT: Final = 16
 
@@ -19,12 +19,11 @@ class Matrix:
     """Layout of an operand in shared memory, in bytes.
 
     Attributes:
-        row: The length of a row, and of the swizzle.
+        row: Length of a row, and of the swizzle.
         across: Whether rows lie across the depth.
-        chunk: The distance of what lies beyond a row across the depth; 0 where nothing does.
-        step: The distance of two steps of an instruction.
-        extent: What an instruction takes across the depth: bytes of rows across it, else of all rows.
-
+        chunk: Distance of the next chunk of rows across the depth; 0 if there is none.
+        step: Distance of two steps of an instruction.
+        extent: Bytes that an instruction takes across the depth: of rows across it, else of all rows.
     """
 
     row: int
@@ -35,7 +34,7 @@ class Matrix:
 
     @classmethod
     def of(cls, operand: MatrixOperand, step: int, extent: int, *, right: bool) -> Matrix | None:
-        """Return how an operand lies, of which an instruction takes ``step`` by ``extent``; None where it does not."""
+        """Return the layout of an operand for instructions of ``step`` by ``extent``; None if unsupported."""
         size = operand.start.type.dtype.itemsize
         major, minor = operand.strides[::-1] if right else operand.strides
         across = major == 1
@@ -57,6 +56,6 @@ class Matrix:
         return cls(row, False, 0, step * size, extent * row) if minor == 1 else None
 
     def start(self, part: int, number: int) -> int:
-        """Return where step ``number`` of part ``part`` across the depth begins."""
+        """Return the offset of step ``number`` of part ``part`` across the depth."""
         pieces, rest = divmod(part * self.extent, self.row) if self.chunk else (0, part * self.extent)
         return pieces * self.chunk + rest + self.step * number

@@ -1,6 +1,6 @@
-"""Products of matrices by the instructions of warps, ``mma.sync``, whose operands are in registers.
+"""Matrix products by the warp instruction ``mma.sync``, whose operands are in registers.
 
-:mod:`tileir_emit.warp_fragments` says where threads find these.
+:mod:`tileir_emit.warp_fragments` defines the layout of fragments in threads.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _MULTIPLY: Final = {
     "mma_m16n8k32_f8e5m2_f8e4m3fn": ("llvm.nvvm.mma.m16n8k32.row.col.f32.e5m2.e4m3.f32", "i32"),
     "mma_m16n8k32_f8e5m2": ("llvm.nvvm.mma.m16n8k32.row.col.f32.e5m2.e5m2.f32", "i32"),
 }
-"""The intrinsic of each fragment, and what it takes a word of an operand for."""
+"""Intrinsic of each fragment, and its type of an operand word."""
 
 OF_WARPS: Final = tuple(_MULTIPLY)
-"""The fragments of this module."""
+"""Fragments of this module."""
 
 
 @attrs.frozen(eq=False)
 class Shared:
-    """Arrays in shared memory, by name: their address there, a constant of 32 bits, and its alignment."""
+    """Arrays in shared memory, by name: address, a constant of 32 bits, and alignment."""
 
     address: str
     alignment: int
@@ -68,13 +68,13 @@ def times(env: Environment, value: Value, factor: int) -> Value:
 
 
 def accumulators(env: Environment, stmt: MatrixMultiply, first: int, count: int) -> list[Value]:
-    """Return ``count`` of the sums that a thread holds, from ``first`` on."""
+    """Return ``count`` of a thread's accumulators from ``first`` on."""
     place, kind = env.arrays[stmt.accumulators.array], stmt.accumulators.type
     return [load(env.out, place, _held(env, stmt, first + number), kind) for number in range(count)]
 
 
 def keep(env: Environment, stmt: MatrixMultiply, first: int, sums: list[Value]) -> None:
-    """Store sums that a thread holds, from ``first`` on."""
+    """Store a thread's accumulators from ``first`` on."""
     place = env.arrays[stmt.accumulators.array]
     for number, value in enumerate(sums):
         store(env.out, place, _held(env, stmt, first + number), value)
@@ -87,7 +87,7 @@ def _held(env: Environment, stmt: MatrixMultiply, number: int) -> Offset:
 
 
 def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared]) -> None:
-    """Write a product: for each step the fragments of both operands, then all pairs of them."""
+    """Write a product: for each step the fragments of both operands, then the products of all pairs."""
     fragment = FRAGMENTS[stmt.fragment]
     lane = apply_integer(env.out, Op.MOD, (thread_number(env, group), integer(fragment.threads, _INDEX)), index=True)
     left: Held | _Fragments = Held.of(env, stmt) if stmt.left.held else _Fragments.of(env, stmt, shared, lane)
@@ -105,17 +105,16 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
 
 @attrs.frozen(eq=False, repr=False)
 class Held:
-    """Takes fragments of the left operand from a private array, where they lie as instructions want them.
+    """Reader of left fragments from a private array, in the order of instructions.
 
     Attributes:
-        env: What names mean.
+        env: Environment of the code.
         place: The array.
-        start: The first element.
-        dtype: Of its elements.
+        start: Its first element.
+        dtype: Dtype of its elements.
         fragment: The instruction.
-        across: How many fragments a row of them has.
-        count: How many elements a thread holds.
-
+        across: Fragments in a row.
+        count: Number of elements per thread.
     """
 
     env: Environment
@@ -128,7 +127,7 @@ class Held:
 
     @classmethod
     def of(cls, env: Environment, stmt: MatrixMultiply) -> Held:
-        """Look at the left operand of a product."""
+        """Return the reader for the left operand of a product."""
         start, fragment = stmt.left.start, FRAGMENTS[stmt.fragment]
         offset = offset_of(env, start.offset)
         assert isinstance(offset, Offset)
@@ -144,12 +143,12 @@ class Held:
         return [self._word(number * layout.held + place, lanes) for place in range(0, layout.held, lanes)]
 
     def words(self) -> list[str]:
-        """Return all words, in the order in which they lie."""
+        """Return all words, in memory order."""
         lanes = _WORD // self.dtype.itemsize
         return [self._word(place, lanes) for place in range(0, self.count, lanes)]
 
     def keep(self, values: list[Value]) -> list[Value]:
-        """Store all words, which are the first of some values, and return the other ones."""
+        """Store all words, which are the first values given, and return the remaining values."""
         lanes = _WORD // self.dtype.itemsize
         kind, count = Type(self.dtype, lanes), self.count // lanes
         for number, value in enumerate(values[:count]):
@@ -174,7 +173,7 @@ def rounded(env: Environment, word: str) -> str:
 
 
 def _product(env: Environment, fragment: str, left: list[str], right: list[str], sums: list[Value]) -> list[Value]:
-    """Return the sums of a thread with one product added."""
+    """Return a thread's accumulators after one product."""
     out, (name, word) = env.out, _MULTIPLY[fragment]
     kind = register(sums[0].type)
     words = [text if word == "i32" else out.pure(f"bitcast i32 {text} to {word}") for text in (*left, *right)]
@@ -190,16 +189,15 @@ def _product(env: Environment, fragment: str, left: list[str], right: list[str],
 
 @attrs.frozen(eq=False, repr=False)
 class _Fragments:
-    """Loads fragments of one operand.
+    """Loader of fragments of one operand.
 
     Attributes:
-        env: What names mean.
-        shared: Where the array is.
-        operand: Where fragments are in it.
-        outside: The terms of its start that no swizzle changes.
-        inside: The other ones.
-        lane: The number of the thread in its warp.
-
+        env: Environment of the code.
+        shared: Place of the array.
+        operand: Layout of fragments in it.
+        outside: Terms of its start outside of the swizzle.
+        inside: The other terms.
+        lane: Number of the thread in its warp.
     """
 
     env: Environment
@@ -213,7 +211,7 @@ class _Fragments:
     def of(
         cls, env: Environment, stmt: MatrixMultiply, shared: dict[str, Shared], lane: Value, *, right: bool = False
     ) -> _Fragments:
-        """Look at the left or the right operand of a product."""
+        """Return the loader for the left or the right operand of a product."""
         assert env.ranges is not None
         place = shared[(stmt.right if right else stmt.left).start.array]
         operand = WarpOperand.of(stmt, env.ranges, place.alignment, right=right)
@@ -228,10 +226,10 @@ class _Fragments:
         return [rounded(self.env, word) for word in words] if self.operand.dtype is DType.F32 else words
 
     def _by_rows(self, row: int, step: int) -> list[str]:
-        """Return the four matrices of eight by sixteen bytes that make up the fragments.
+        """Return the fragments as four matrices of eight by sixteen bytes (ldmatrix).
 
-        Of the left operand these are: the rows, the next eight rows, then both for the other half of the depth. Of the
-        right one: both halves of the depth for eight columns, then those of the next eight. Each lane names a row.
+        For the left operand: the rows, the next eight rows, then both for the second half of the depth. For the right
+        operand: both halves of the depth for eight columns, then for the next eight. Each lane addresses a row.
         """
         out, operand = self.env.out, self.operand
         major, minor, half, turned = operand.major, operand.minor, operand.half, operand.turned
@@ -252,7 +250,7 @@ class _Fragments:
         return [out.result(f"extractvalue {result} {made}, {number}") for number in range(4)]
 
     def _by_elements(self, row: int, step: int) -> list[str]:
-        """Return the fragments put together from single elements."""
+        """Return the fragments assembled from single elements."""
         major, minor, pair = self.operand.major, self.operand.minor, _WORD // self.operand.dtype.itemsize
         word, group = self._split(_WORD)
         place = added(self.env, times(self.env, group, major), times(self.env, word, pair * minor))
@@ -277,7 +275,7 @@ class _Fragments:
         return read if bits == "i32" else out.pure(f"zext {bits} {read} to i32")
 
     def _word(self, elements: list[str]) -> str:
-        """Return elements side by side, the first one lowest."""
+        """Return packed elements, the first in the lowest bits."""
         out, word = self.env.out, elements[0]
         for number, element in enumerate(elements[1:], 1):
             high = out.pure(f"shl i32 {element}, {8 * self.operand.dtype.itemsize * number}")
@@ -285,7 +283,7 @@ class _Fragments:
         return word
 
     def _address(self, place: Value, distance: int) -> Value:
-        """Return the address in shared memory of the element at a place that is known but for ``distance``."""
+        """Return the shared-memory address of an element whose place is constant except for ``distance``."""
         env, (shift, mask) = self.env, self.operand.swizzle
         inner, rest = self.operand.split(distance)
         within = added(env, added(env, self.inside, place), integer(inner, _INDEX))
@@ -299,7 +297,7 @@ class _Fragments:
         return added(env, base, integer(rest * size, _INDEX))
 
     def _split(self, count: int) -> tuple[Value, Value]:
-        """Return the lane's number modulo ``count``, a power of two, and divided by it."""
+        """Return the lane number modulo ``count``, a power of two, and divided by it."""
         out = self.env.out
         low = Value(out.pure(f"and i32 {self.lane.text}, {count - 1}"), _INDEX)
         return low, Value(out.pure(f"lshr i32 {self.lane.text}, {count.bit_length() - 1}"), _INDEX)

@@ -1,4 +1,4 @@
-"""Modules of LLVM IR text to PTX, in process."""
+"""Compilation of LLVM IR modules to PTX, in process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tileir_llvm.run.parallel_modules import made_side_by_side
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 
 OPTIMISATION: Final = 3
-"""Speed level of LLVM's passes, and of its code generator."""
+"""Optimisation level of LLVM's passes and code generator."""
 
 _PRODUCT_OF_BYTES: Final = "@llvm.nvvm.mma.m16n8k32.row.col.f32.e"
 _OF_BYTES: Final = 84
-"""Products of 8-bit floats by warps, and the oldest version of PTX that knows them."""
+"""Suffix of 8-bit float products of warps, and the oldest version of PTX that supports them."""
 
 
 _HEADER_ENDS: Final = ".address_size 64\n"
@@ -29,14 +29,14 @@ _HEADER_ENDS: Final = ".address_size 64\n"
 
 @attrs.frozen
 class Made:
-    """Result of compiling a module: PTX, and machine code for a card that is there."""
+    """Compiled module: PTX, and machine code if the card exists."""
 
     ptx: str
     cubin: bytes | None = None
 
     @property
     def code(self) -> bytes:
-        """The code that the driver loads."""
+        """Code for the driver to load."""
         return self.cubin if self.cubin is not None else self.ptx.encode() + b"\0"
 
 
@@ -46,33 +46,31 @@ def made(
     threads: int = 1,
     link: Callable[[str], bytes | None] = lambda _: None,
 ) -> tuple[Made, ...]:
-    """Return what modules become.
+    """Return compiled modules.
 
     Args:
-        texts: LLVM IR. Each is asked for when a thread is free.
-        architecture: What it is for.
-        threads: How many modules are compiled side by side at most.
+        texts: LLVM IR, requested as threads become free.
+        architecture: Target architecture.
+        threads: Maximum number of modules compiled in parallel.
         link: Makes machine code of PTX.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
-
     """
     return made_side_by_side(partial(_made, architecture, link), texts, threads)
 
 
 def ptx(texts: Iterable[str], architecture: Architecture) -> str:
-    """Return PTX of optimised modules, at least one, as one listing; modules have no names in common.
+    """Return the PTX of at least one optimised modules as one listing; modules have disjoint names.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
-
     """
     return joined([each.ptx for each in made(texts, architecture)])
 
 
 def joined(listings: Iterable[str]) -> str:
-    """Return listings as one under the latest of their versions."""
+    """Return listings joined into one, with their latest version."""
     headers, _, functions = zip(*(listing.partition(_HEADER_ENDS) for listing in listings), strict=True)
     return "".join((max(headers), _HEADER_ENDS, *functions))
 
@@ -89,7 +87,7 @@ def _ptx(architecture: Architecture, text: str, *, past_the_lock: bool) -> str:
         machine = _machine(architecture, max(architecture.ptx, _OF_BYTES if _PRODUCT_OF_BYTES in text else 0))
         module = parsed(text, machine)
         tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
-        # Vectors of a thread are but accesses to memory: kernels have those that pay.
+        # Vectors of a thread are only memory accesses: kernels have those that pay.
         tuning.loop_vectorization = tuning.slp_vectorization = False
         builder = llvm.create_pass_builder(machine, tuning)
         optimised(module, whole_pipeline(builder, OPTIMISATION), past_the_lock)
@@ -97,7 +95,7 @@ def _ptx(architecture: Architecture, text: str, *, past_the_lock: bool) -> str:
 
 
 def _machine(architecture: Architecture, version: int) -> llvm.TargetMachine:
-    """Return a code generator, which one thread may use."""
+    """Return a code generator, for use by one thread."""
     _initialise()
     target = llvm.Target.from_triple(TRIPLE)
     features = f"+ptx{version}"

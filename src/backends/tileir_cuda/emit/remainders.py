@@ -48,7 +48,7 @@ softmax in f16), whose threads then store all their elements at once.
 """
 
 _TINY: Final = 2.0**-60
-"""Factor between the second part of an exact reciprocal and the first: too small to be seen, but with its sign.
+"""Factor between the second part of an exact reciprocal and the first: too small to matter, except for the sign.
 
 An infinite dividend times zero would be NaN.
 """
@@ -58,16 +58,15 @@ _NARROW: Final = (DType.F16, DType.BF16)
 _SCALE: Final = 2.0**64
 _LEAST: Final = 2.0**-126
 _MOST: Final = 2.0**126
-"""The numbers whose reciprocals are normal numbers of f32, and what others are multiplied or divided by."""
+"""Limit of numbers with normal reciprocals in f32, and scale of other numbers."""
 
 
 def by_reciprocals(kernel: KernelFunction, *, rounded: bool = True) -> KernelFunction:
-    """Replace divisions of vectors by numbers that their lanes share, where quotients are f16 or bf16.
+    """Replace divisions of vectors by scalars, if quotients are f16 or bf16.
 
     Args:
         kernel: The kernel.
-        rounded: Whether quotients of f32 count that are only rounded to these.
-
+        rounded: Whether to include quotients of f32 that are only rounded to these.
     """
     dtypes = {dtype for op, dtype, lanes in census(kernel).operations if op is Op.DIV and lanes >= _FEW_LANES}
     wide = _only_rounded(kernel) if rounded and DType.F32 in dtypes else frozenset()
@@ -77,7 +76,7 @@ def by_reciprocals(kernel: KernelFunction, *, rounded: bool = True) -> KernelFun
 
 
 def _only_rounded(kernel: KernelFunction) -> frozenset[Expr]:
-    """Return the quotients of f32 that nothing but casts to f16 and bf16 reads, under a name or as they are."""
+    """Return the quotients of f32 that are only read by casts to f16 and bf16, directly or by variables."""
     read, rounded = Counter[Expr](), Counter[Expr]()
     named: list[Declare] = []
     for stmt in statements(kernel.body):
@@ -133,7 +132,7 @@ def _multiplied(expr: Expr, wide: Container[Expr], draft: Draft) -> Expr:
 
 
 def _parts(divisor: Term, draft: Draft) -> tuple[Term, Term]:
-    """Return the reciprocal rounded towards zero, and what is missing: both have the same sign."""
+    """Return the reciprocal rounded towards zero, and its error: both have one sign."""
     nearest = draft.let("nearest", 1.0 / divisor)
     too_large = fma(-divisor, nearest, 1.0) < 0.0
     high = draft.let("high", where(too_large, (nearest.bits - 1).real, nearest))
@@ -148,7 +147,7 @@ def _scaled(divisor: Term, draft: Draft) -> tuple[Term, Term]:
 
 
 def _scale(divisor: Term, least: float, most: float, draft: Draft) -> Term:
-    """Return a power of two for divisors below ``least``, and above ``most``; 1 for others."""
+    """Return a power of two for divisors below ``least`` or above ``most``; 1 for others."""
     size = draft.let("size", abs(divisor))
     return where(size < least, _SCALE, where(size > most, divisor.of(1 / _SCALE), 1.0))
 
@@ -158,7 +157,7 @@ _SIGNIFICANDS: Final = {DType.F32: 23, DType.F64: 52}
 
 
 def remainders(text: str, prefix: str) -> Iterator[str]:
-    """Yield the definitions of the functions ``prefix`` and a type's name that a module calls."""
+    """Yield the definitions of the functions that a module calls, named ``prefix`` and a type."""
     for dtype in _SIGNIFICANDS:
         if f"@{prefix}.f{dtype.bits}(" in text:
             yield _remainder(dtype, f"{prefix}.f{dtype.bits}")
@@ -234,9 +233,9 @@ declare {whole} @llvm.ctlz.{whole}({whole}, i1)
 
 
 def _remainder(dtype: DType, name: str) -> str:
-    """Return a function with the remainder of its first operand by the second, with the sign of the first."""
+    """Return a function for the remainder of its first operand by the second, with the sign of the first."""
     bits, stored = dtype.bits, _SIGNIFICANDS[dtype]
-    whole, sign, lead = f"i{bits}", 1 << bits - 1, bits - 1 - stored  # as many zeros are before the implicit bit
+    whole, sign, lead = f"i{bits}", 1 << bits - 1, bits - 1 - stored  # leading zeros before the implicit bit
     return _FUNCTION.format(
         name=name,
         kind=REGISTER[dtype],

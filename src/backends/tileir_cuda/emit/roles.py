@@ -1,4 +1,4 @@
-"""Roles of warps: branches by the number of a warp, barriers of their own, and registers that they hand each other.
+"""Warp specialisation: branches by warp number, named barriers, and reallocation of registers.
 
 Follows NVIDIA, "PTX ISA" (bar, setmaxnreg).
 """
@@ -18,26 +18,25 @@ from tileir_llvm.emit.expressions import Environment
 from tileir_llvm.emit.text import FunctionText
 
 MOST: Final = 15
-"""The barriers of a group beside that at which all of it meets."""
+"""Named barriers of a group beside the barrier of all threads."""
 
 _FOUR: Final = 4
-"""Warps that change how many registers they have together."""
+"""Warps that reallocate registers together."""
 
 _REGISTERS: Final = 65536
 _UNIT: Final = 8
 _MOST_REGISTERS: Final = 255
-"""Registers of a processor; those of a thread are a multiple of so many, and not more than so many at first."""
+"""Registers of a multiprocessor; granularity and initial maximum of registers per thread."""
 
 
 @attrs.define(eq=False)
 class Roles:
-    """Writes the roles of one kernel.
+    """Writer of the roles of one kernel.
 
     Attributes:
         kernel: The kernel.
-        reallocates: Whether warps can change how many registers they have.
-        thread: The number of the thread in its group.
-
+        reallocates: Whether warps can reallocate registers.
+        thread: Number of the thread in its group.
     """
 
     kernel: KernelFunction
@@ -47,17 +46,17 @@ class Roles:
 
     @property
     def changes(self) -> bool:
-        """True if warps change how many registers they have."""
+        """True if warps reallocate registers."""
         return self.reallocates and any(role.registers for role in roles(self.kernel))
 
     @property
     def first(self) -> int:
-        """The number of the first thread that does what is being written."""
+        """Number of the first thread of the code being written."""
         return 0 if self._now is None else threads_of(self._now).start
 
     @property
     def meeting(self) -> int:
-        """Number of teams that have barriers of their own, beside that of the group."""
+        """Number of teams with separate barriers, beside that of the group."""
         return sum(role.teams for role in roles(self.kernel))
 
     def taking(self, turn: Turn) -> range:
@@ -66,14 +65,14 @@ class Roles:
         return next(found, range(math.prod(self.kernel.group)))
 
     def place(self, out: FunctionText, thread: str) -> str:
-        """Return the place of a thread among those that do what is being written together."""
+        """Return the place of a thread among those of the code being written."""
         if self._now is None:
             return thread
         own = out.pure(f"sub i32 {thread}, {self.first}")
         return own if self._now.teams == 1 else out.pure(f"urem i32 {own}, {self._now.warps * WARP}")
 
     def meet(self, out: FunctionText) -> None:
-        """Let all threads meet that do what is being written."""
+        """Write a barrier for the threads of the code being written."""
         if self._now is None:
             out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
             out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
@@ -87,7 +86,7 @@ class Roles:
         out.effect(f"call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 {number}, i32 {team})")
 
     def write(self, env: Environment, role: WarpRole, body: Callable[[], None]) -> None:
-        """Write a role, whose body ``body`` writes."""
+        """Write a role, with ``body`` as the writer of its body."""
         own = range(role.first, role.first + role.warps * role.teams)
         around = own
 
@@ -109,7 +108,7 @@ class Roles:
             self._among(env, own, range(0), inner)
 
     def _among(self, env: Environment, warps: range, around: range, body: Callable[[], None]) -> None:
-        """Write what ``body`` writes for some warps; nothing but that where none but these come here."""
+        """Write ``body`` for some warps, without a branch if no other warps come here."""
         if warps == around:
             body()
             return
@@ -120,13 +119,13 @@ class Roles:
 
 
 def at_first(kernel: KernelFunction) -> int:
-    """Return how many registers each thread of a kernel begins with whose roles change that."""
+    """Return the initial number of registers per thread of a kernel that reallocates them."""
     share = _REGISTERS // math.prod(kernel.group) // _UNIT * _UNIT
     return min(share, _MOST_REGISTERS // _UNIT * _UNIT)
 
 
 def faults(kernel: KernelFunction) -> Iterator[str]:
-    """Yield what keeps cards from running the roles of a kernel."""
+    """Yield reasons why cards cannot run the roles of a kernel."""
     found = roles(kernel)
     teams = sum(role.teams for role in found)
     if teams > MOST:

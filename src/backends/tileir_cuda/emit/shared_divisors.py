@@ -61,7 +61,7 @@ from tileir.semtree.rewrite import (
 )
 
 _FEW_LANES: Final = 4
-"""Vectors with fewer lanes are divided.
+"""Minimum number of lanes; narrower vectors are divided.
 
 Columns of 64 x 1024 x 256, element by element, took a tenth longer with reciprocals (NVIDIA H200, x * x / sum(x * x)),
 and rows of 1024 x 50257 a twentieth (softmax): their threads then store all their elements at once.
@@ -69,14 +69,14 @@ and rows of 1024 x 50257 a twentieth (softmax): their threads then store all the
 
 _LEAST: Final = 2.0**-20
 _MOST: Final = 2.0**64
-"""The divisors for which all that quotients are made of is a normal number."""
+"""Limit of divisors for which all parts of quotients are normal numbers."""
 
 _LEAST_QUOTIENT: Final = 2.0**-80
-"""Quotients below may have a remainder below all numbers: it has digits down to 2^-47 of the dividend."""
+"""Limit of quotients below which the remainder may underflow: it has digits down to 2^-47 of the dividend."""
 
 
 def by_shared_reciprocals(kernel: KernelFunction) -> KernelFunction:
-    """Replace divisions of vectors of f32 by numbers that stay the same in a loop."""
+    """Replace divisions of vectors of f32 by loop-invariant scalars."""
     if all((op, dtype) != (Op.DIV, DType.F32) or n < _FEW_LANES for op, dtype, n in census(kernel).operations):
         return kernel
     shared = frozenset(param.name for param in kernel.params if not param.no_alias)
@@ -94,9 +94,9 @@ def _replaced(stmts: tuple[Stmt, ...], shared: frozenset[str], names: NameScope)
 
 
 def _may_be_repeated(stmt: Stmt, shared: frozenset[str]) -> bool:
-    """Return whether a statement only sets variables of its own, and memory that it does not read.
+    """Return whether a statement is idempotent: it only sets its own variables, and memory that it does not read.
 
-    Arrays ``shared`` may be the same memory.
+    Arrays in ``shared`` may alias.
     """
     inside = tuple(statements((stmt,)))
     if not all(isinstance(each, Declare | Assign | For | If) for each in inside):
@@ -126,7 +126,7 @@ def _divisors(stmt: Stmt) -> Mapping[Expr, Var]:
 
 @attrs.frozen(eq=False)
 class _Shared:
-    """The divisor of a loop, negated, the two parts of its reciprocal, and the lanes that had a rare quotient."""
+    """Divisor of a loop, negated, the two parts of its reciprocal, and the lanes that had a rare quotient."""
 
     divisor: Term
     near: Term
@@ -135,7 +135,7 @@ class _Shared:
 
 
 def _twice(stmt: Stmt, divisors: Mapping[Expr, Var], names: NameScope) -> tuple[Stmt, ...]:
-    """Return a statement with products instead of divisions, and behind it once more as it was, for rare values."""
+    """Return a statement with products instead of divisions, followed by the original as a fallback for rare values."""
     draft = Draft(names)
     lanes = next(iter(divisors)).type.lanes
     known: dict[Var, _Shared] = {}
@@ -156,7 +156,7 @@ def _twice(stmt: Stmt, divisors: Mapping[Expr, Var], names: NameScope) -> tuple[
 
 
 def _mended(stmts: tuple[Stmt, ...], shared: Mapping[Expr, _Shared], names: NameScope) -> tuple[Stmt, ...]:
-    """Return statements with products instead of divisions, which note where a quotient may be wrong."""
+    """Return statements with products instead of divisions, which record possibly wrong quotients."""
 
     def visit(stmt: Stmt) -> tuple[Stmt, ...]:
         draft = Draft(names)

@@ -1,4 +1,4 @@
-"""Barriers, shared arrays, asynchronous copies and products of matrices: what the threads of a group do together."""
+"""Cooperative statements of a group: barriers, shared arrays, asynchronous copies and matrix products."""
 
 from __future__ import annotations
 
@@ -61,18 +61,17 @@ from tileir_llvm.emit.statements import Statements, update
 from tileir_llvm.emit.text import Value
 
 _LEAST: Final = 16
-"""Bytes to which shared arrays are aligned: those of the widest access of a thread."""
+"""Alignment of shared arrays in bytes: that of the widest access of a thread."""
 
 
 @attrs.frozen(eq=False)
 class SharedMemory:
-    """The shared arrays of one kernel; equal declarations share their place, as they never live at the same time.
+    """Shared arrays of one kernel; equal declarations share their place, as they are never live at one time.
 
     Attributes:
-        alignments: The bytes to which each array is aligned.
-        offsets: Where each one begins.
-        nbytes: What all of them take.
-
+        alignments: Alignment of each array in bytes.
+        offsets: Offset of each array.
+        nbytes: Total size.
     """
 
     alignments: Mapping[DeclareArray, int]
@@ -100,12 +99,12 @@ class SharedMemory:
 
     @property
     def launch_bytes(self) -> int:
-        """Bytes that the launch has to ask for; 0 where the module has all of them."""
+        """Dynamic shared memory of a launch in bytes; 0 if the module declares all of it."""
         return self.nbytes if self.nbytes > STATIC_SHARED_BYTES else 0
 
     @property
     def pointers(self) -> Mapping[DeclareArray, str]:
-        """The constant that points to each array."""
+        """Constant that points to each array."""
         if not self.launch_bytes:
             return {array: f"@{self._name}_shared{number}" for number, array in enumerate(self.offsets)}
         whole = f"@{self._name}_shared"
@@ -126,7 +125,7 @@ class SharedMemory:
 
 
 def makes_zeros(stmt: Stmt, after: Stmt | None) -> bool:
-    """Return whether loops make all sums zeros, and nothing else, that an instruction of four warps adds to next."""
+    """Return whether loops only set all sums to zero before an instruction of four warps adds to them."""
     if not isinstance(stmt, For) or not isinstance(after, MatrixMultiply) or after.fragment not in OF_WARPGROUPS:
         return False
     sums = after.accumulators
@@ -137,7 +136,7 @@ def makes_zeros(stmt: Stmt, after: Stmt | None) -> bool:
 
 
 def _zeros(stmt: Stmt, array: str, values: Mapping[str, int]) -> set[int] | None:
-    """Return which elements of an array a statement makes zeros; None where it does anything else."""
+    """Return the elements of an array that a statement sets to zero; None if it does anything else."""
     match stmt:
         case For(counter=counter, begin=Const(value=begin), end=Const(value=end), step=step, body=body):
             turns = range(int(begin), int(end), step)
@@ -170,33 +169,31 @@ def _value(expr: Expr, values: Mapping[str, int]) -> int | None:
 
 
 _CACHED_ONCE: Final = 16
-"""Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
+"""Size of copies in bytes that bypass the first-level cache, which would not reuse them."""
 
 _MOST_WIDENED: Final = 32
-"""Elements of 16 bits that a thread has registers for when they are widened; it widens more at each read."""
+"""Maximum number of 16-bit elements that a thread keeps widened; more are widened at each read."""
 
 _MOST_STEPS: Final = 16
-"""So many steps of a contraction are written one behind the other: more do not fit the cache of instructions."""
+"""Maximum number of steps of a contraction written in sequence: more do not fit the instruction cache."""
 
 
 _FIRST_TURN: Final = 1
 _TURNS: Final = 15
-"""The barriers of a group by which its parts take turns, beside that at which all of it meets: the first, how many."""
+"""Named barriers for turns, beside the barrier of all threads: the first, and their number."""
 
 
 @attrs.define(eq=False, repr=False)
 class CudaStatements(Statements):
-    """Writes the statements of one kernel.
+    """Writer of the statements of one kernel.
 
     Attributes:
-        room: Where its shared arrays are.
-        group: The threads of a group along each axis.
-        unseen: Whether instructions read shared memory past the threads' own view of it: products of four warps, and
-            stores of boxes.
-        multiplies: Whether it multiplies matrices, with elements of 16 bits as they are.
+        room: Placement of its shared arrays.
+        group: Threads of a group along each axis.
+        unseen: Whether instructions read shared memory by the async proxy: products of four warps, and stores of boxes.
+        multiplies: Whether it multiplies matrices with 16-bit elements unwidened.
         channels: Its channels.
-        roles: The roles of its warps.
-
+        roles: Roles of its warps.
     """
 
     room: SharedMemory = attrs.field(kw_only=True)
@@ -208,7 +205,7 @@ class CudaStatements(Statements):
     _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
-        """Write statements, one after the other; products that were begun go on beside those that do not need them."""
+        """Write statements in order; products in flight overlap statements that do not depend on them."""
         begun: list[Begun] = []
         changed: set[str] = set()
         for number, stmt in enumerate(stmts):
@@ -232,17 +229,17 @@ class CudaStatements(Statements):
         self._finish(begun, changed, len(begun))
 
     def _finish(self, begun: list[Begun], changed: set[str], count: int, *, apart: bool = False) -> None:
-        """Wait for the first products that were begun; since then arrays were changed."""
+        """Wait for the first products in flight, after changes to arrays."""
         if count:
             warpgroups.finish(self.env, begun[:count], len(begun) - count, changed, apart=apart)
             del begun[:count]
 
     def _needed(self, stmt: Stmt, begun: list[Begun]) -> int:
-        """Return how many of the products that were begun have to be done before a statement.
+        """Return the number of products in flight that have to be done before a statement.
 
-        Whatever touches their sums needs them, or says that what they read may be written. Where threads meet, all are
-        done. Nothing else that a kernel without races does depends on them: all threads of a product read its operands,
-        so one writes there behind a barrier or a message only.
+        Accesses to their sums, and releases of their operands, need them. Barriers wait for all. Nothing else in a
+        race-free kernel depends on them: all threads of a product read its operands, so writes to these follow a
+        barrier or a message.
         """
         if not begun or _meets(stmt):
             return len(begun)
@@ -257,15 +254,15 @@ class CudaStatements(Statements):
         return max(needed, default=0)
 
     def update(self, stmt: Update) -> None:
-        """Write an update as one step for all threads of the card."""
+        """Write an atomic update as one step for all threads of the card."""
         update(self.env, stmt, 'syncscope("device") ')
 
     def is_abreast(self, loop: For) -> bool:  # noqa: ARG002
-        """Return that no loop is written abreast: other warps run while one waits."""
+        """Return False: loops are not interleaved, as other warps run while one waits."""
         return False
 
     def instruction(self, stmt: Stmt) -> None:
-        """Write what the threads of a group do together."""
+        """Write a cooperative statement of a group."""
         out = self.env.out
         match stmt:
             case Barrier(scope=scope):
@@ -315,7 +312,7 @@ class CudaStatements(Statements):
             self.roles.meet(out)
 
     def begin_turns(self, kernel: KernelFunction) -> None:
-        """Let the first part of a group that takes turns begin: as if the last one had passed the turn on."""
+        """Let the first part of a group with turns begin, as if the last had passed the turn on."""
         turn = next((stmt for stmt in statements(kernel.body) if isinstance(stmt, Turn)), None)
         if turn is not None and (taking := self._taking(turn)):
             first = range(0, len(taking), turn.threads)[-1]
@@ -326,7 +323,7 @@ class CudaStatements(Statements):
             self._turning(lines, thread_number(self.env, self.group).text)
 
     def _turn(self, hint: Turn) -> None:
-        """Take the turn, or pass it on, where there are several parts that take turns."""
+        """Take the turn, or pass it on, if several parts take turns."""
         taking = self._taking(hint)
         if not taking:
             return
@@ -341,7 +338,7 @@ class CudaStatements(Statements):
         self._turning((f"bar.{word} $0, {2 * hint.threads};",), number)
 
     def _taking(self, turn: Turn) -> range:
-        """Return the threads whose parts take turns; none where there are no barriers for them."""
+        """Return the threads whose parts take turns; none if there are no barriers for them."""
         threads = self.roles.taking(turn)
         parts = len(threads) // turn.threads
         return threads if 1 < parts <= _TURNS - self.roles.meeting and turn.threads % WARP == 0 else range(0)
@@ -351,9 +348,9 @@ class CudaStatements(Statements):
         self.env.out.effect(f'call void asm sideeffect "{code}", "r,~{{memory}}"(i32 {operand}) #{CONVERGENT}')
 
     def repeats(self, loop: For, begin: Value, end: Value) -> bool | int:
-        """Return how often the body of a loop shall be repeated: whole steps of a contraction whose tile is unrolled.
+        """Return the unroll factor of a loop: whole steps of a contraction whose tile is unrolled.
 
-        The assembler reads what later steps multiply ahead only within a block.
+        The assembler prefetches operands of later steps only within a block.
         """
         inside = tuple(statements(loop.body))
         inner = [stmt for stmt in inside if isinstance(stmt, For)]
@@ -366,7 +363,7 @@ class CudaStatements(Statements):
         return super().repeats(loop, begin, end)
 
     def place(self, array: DeclareArray) -> Place:
-        """Return where an array lives: in shared memory, or in registers and the memory of the thread.
+        """Return the place of an array: in shared memory, or in registers and local memory of the thread.
 
         Scratch arrays, which are meant for processors, are shared by the group as well.
         """
@@ -397,7 +394,7 @@ class CudaStatements(Statements):
             store(out, target, there, Value(back, kind))
 
     def _branch(self, stmt: If) -> None:
-        """Write a branch; none for a copy that is zeros where its condition does not hold, which instructions know."""
+        """Write a branch; none for a copy with a zero-filling condition, which instructions support."""
         copy = _copy_or_zeros(stmt)
         condition = None if copy is None else evaluate(self.env, stmt.condition)
         ends = None if copy is None or condition is None or condition.known is not None else self._ends(copy)
@@ -407,17 +404,17 @@ class CudaStatements(Statements):
             self._begin(copy, ends, condition)
 
     def _ends(self, stmt: AsyncCopy) -> tuple[str, str] | None:
-        """Return pointers to where a copy goes and to where it comes from, None where one may not be aligned."""
+        """Return pointers to destination and source of a copy, None if one may not be aligned."""
         env, size = self.env, stmt.target.type.lanes * stmt.target.type.dtype.itemsize
         place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
-        assert isinstance(place, Offset)  # neighbours are copied, and lie beside each other in both arrays
+        assert isinstance(place, Offset)  # neighbours are copied, and are contiguous in both arrays
         assert isinstance(origin, Offset)
         to, source = env.arrays[stmt.target.array], env.arrays[stmt.source.array]
         ends = pointer_to(env.out, to, place), pointer_to(env.out, source, origin)
         return (ends[0][0], ends[1][0]) if all(alignment % size == 0 for _, alignment in ends) else None
 
     def _copy(self, stmt: AsyncCopy) -> None:
-        """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""
+        """Write an asynchronous copy; an ordinary one if the elements may not be aligned."""
         env, ends = self.env, self._ends(stmt)
         if ends is not None:
             self._begin(stmt, ends)
@@ -429,8 +426,8 @@ class CudaStatements(Statements):
     def _begin(self, stmt: AsyncCopy, ends: tuple[str, str], condition: Value | None = None) -> None:
         """Write an asynchronous copy between two pointers.
 
-        Where a condition does not hold, nothing is read, and zeros are written. The address may be anything then, which
-        LLVM must not conclude from.
+        If a condition does not hold, nothing is read, and zeros are written. The address may then be invalid, which
+        LLVM must not draw conclusions from.
         """
         out, kind, (pointer, start) = self.env.out, stmt.target.type, ends
         size = kind.lanes * kind.dtype.itemsize
@@ -449,7 +446,7 @@ class CudaStatements(Statements):
 
 
 def _copy_or_zeros(stmt: If) -> AsyncCopy | None:
-    """Return the copy that a branch begins where its condition holds, if it writes zeros there where it does not."""
+    """Return the copy in a branch that writes zeros otherwise, as one conditional copy."""
     match stmt:
         case If(then=(AsyncCopy() as copy,), otherwise=(Assign(target=target, value=value),)) if target == copy.target:
             while isinstance(value, Broadcast):
@@ -460,7 +457,7 @@ def _copy_or_zeros(stmt: If) -> AsyncCopy | None:
 
 
 def _meets(stmt: Stmt) -> bool:
-    """Return whether all threads meet in a statement, or in one that is nested in it."""
+    """Return whether a statement contains a barrier of all threads."""
     return any(isinstance(each, Barrier | MatrixMultiply) for each in statements((stmt,)))
 
 

@@ -1,12 +1,12 @@
-"""Products of matrices by the instructions of four warps, ``wgmma``, whose operands are in shared memory.
+"""Matrix products by ``wgmma``, the instruction of four warps, whose operands are in shared memory.
 
 Descriptors follow NVIDIA, "PTX ISA" (wgmma, Matrix Descriptor): bits 0 to 13 are the address, 16 to 29 the distance of
-chunks, 32 to 45 that of eight rows, all in units of 16 bytes, and bits 62 and 63 the swizzle. An operand whose rows are
-along the depth has them as long as the swizzle; one whose rows are across the depth has chunks of such rows.
+chunks, 32 to 45 that of eight rows, all in units of 16 bytes, and bits 62 and 63 the swizzle. Rows along the depth are
+as long as the swizzle; rows across the depth form chunks of that length.
 
-Of words instructions take left operands along the depth only, so threads load those across it. Of each eight steps of
-the depth a thread holds two, four apart, in two rows, eight apart (wgmma.mma_async.m64nNk8). In memory neighbours are
-rows of the operand, in pieces of 32 that are swizzled by the step.
+For 32-bit elements instructions only take left operands along the depth, so threads load others into registers. Of each
+eight steps of the depth a thread holds two, four apart, in two rows, eight apart (wgmma.mma_async.m64nNk8). In memory
+neighbours are rows of the operand, in pieces of 32 that are swizzled by the step.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from tileir_llvm.emit.spelling import register
 from tileir_llvm.emit.text import FunctionText, Value
 
 ALIGNMENT: Final = 1024
-"""Bytes to which operands are aligned: eight rows of the widest swizzle."""
+"""Alignment of operands in bytes: eight rows of the widest swizzle."""
 
 CONVERGENT: Final = 2
-"""The attributes of statements that all threads of a warp run together."""
+"""Attributes of statements that all threads of a warp run together."""
 
 _LINE: Final = 128
 _WORD: Final = 4
 _STEPS: Final = 8
-"""The depth of an instruction for words."""
+"""Depth of an instruction for 32-bit elements."""
 
 _OF_WARPS: Final = 2
-"""Pieces of a line that four warps of sixteen rows have."""
+"""Pieces of a line for four warps of sixteen rows."""
 
 _EIGHT: Final = 8
 _UNIT: Final = 16
@@ -50,23 +50,22 @@ _KINDS: Final = {
     DType.F8E4M3FN: "e4m3",
     DType.F8E5M2: "e5m2",
 }
-"""What instructions call types of factors."""
+"""Type names of factors in instructions."""
 
 _INDEX: Final = Type(DType.I32)
 _WIDE: Final = Type(DType.I64)
 
 OF_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if FRAGMENTS[name].a.dtype in _KINDS)
-"""The fragments of this module."""
+"""Fragments of this module."""
 
 
 @attrs.frozen(eq=False)
 class Begun:
-    """A product that was begun.
+    """Product in flight.
 
     Attributes:
         stmt: The product.
-        words: What its instructions read from registers, which have to stay as they are until it is done.
-
+        words: Register operands, which must not change until it is done.
     """
 
     stmt: MatrixMultiply
@@ -74,7 +73,7 @@ class Begun:
 
 
 def is_spelt(stmt: MatrixMultiply) -> bool:
-    """Return whether the operands of a product lie as the instruction takes them."""
+    """Return whether the layout of a product's operands is supported by the instruction."""
     right = _right(stmt)
     if right is None or (right.across and not FRAGMENTS[stmt.fragment].b.transposable):
         return False
@@ -83,7 +82,7 @@ def is_spelt(stmt: MatrixMultiply) -> bool:
 
 
 def _is_loaded(stmt: MatrixMultiply, left: Matrix) -> bool:
-    """Return whether threads load the left operand, as the instruction does not take it across the depth."""
+    """Return whether threads load the left operand, as the instruction does not support it across the depth."""
     return left.across and not FRAGMENTS[stmt.fragment].a.transposable
 
 
@@ -100,11 +99,11 @@ def _right(stmt: MatrixMultiply) -> Matrix | None:
 def begin(
     env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared], *, fresh: bool
 ) -> Begun:
-    """Begin a product: for each part of the sums one statement that begins all its steps; ``fresh`` sums were zeros."""
+    """Begin a product, with one statement of all steps for each part of the sums; ``fresh`` sums were zeros."""
     fragment = FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
     right, b = _right(stmt), _descriptor(env, stmt.right, shared[stmt.right.start.array])
-    assert right is not None  # others are spelt out
+    assert right is not None  # others are expanded
     factors, words = _factors(env, stmt, group, shared)
     count = fragment.sums.held
     for row in range(height // rows):
@@ -127,7 +126,7 @@ def factors_across(stmt: MatrixMultiply) -> bool:
 def _factors(
     env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared]
 ) -> tuple[list[list[tuple[str, ...]]], tuple[str, ...]]:
-    """Return what instructions take for left operands, by rows and steps, a descriptor or words; and all words."""
+    """Return left operands of instructions, by rows and steps, as descriptors or words; and all words."""
     rows, _, step = FRAGMENTS[stmt.fragment].mnk
     height, depth = range(stmt.tile[0] // rows), range(stmt.tile[2] // step)
     left = None if stmt.left.held else _left(stmt)
@@ -147,15 +146,15 @@ def _factors(
 def finish(
     env: Environment, done: list[Begun], pending: int, changed: Collection[str] = (), *, apart: bool = False
 ) -> None:
-    """Wait for products of this thread, all but the last ``pending`` ones, and keep their sums.
+    """Wait for products of this thread, except the last ``pending`` ones, and keep their sums.
 
-    Until then nothing may touch the registers of sums or words: they are operands here, and so stay where they are.
-    What was written over words meanwhile, to the arrays ``changed``, gets registers of its own here: the assembler
-    would take those of the words otherwise, and then lets nothing go on beside a product.
+    Until then the registers of sums and words must not be touched, so they are operands here. Words that were
+    overwritten in the arrays ``changed`` get new registers here: the assembler would otherwise reuse the registers and
+    serialise the products.
 
-    The assembler moves a wait up to the begin of its block, before what goes on beside the products. One that stands
-    ``apart`` is a block of its own, a loop that no thread repeats. All threads see that alike, as four warps have to
-    wait together; that no grid is empty the assembler does not know.
+    The assembler moves a wait to the beginning of its block, before statements that should overlap. A wait that stands
+    ``apart`` is in a separate block, a loop that no thread repeats. The condition is uniform, as four warps have to
+    wait together; the assembler does not know that no grid is empty.
     """
     places = {(each.stmt.accumulators.array, str(each.stmt.accumulators.offset)): each.stmt for each in done}
     sums = [(stmt, accumulators(env, stmt, 0, held(stmt))) for stmt in places.values()]
@@ -187,7 +186,7 @@ def _products(
     sums: list[Value],
     turned: tuple[bool, ...],
 ) -> list[Value]:
-    """Return sums with products added, one after the other, in one statement; without sums, the products' own."""
+    """Return sums after adding products, in one statement; without sums, the products themselves."""
     fragment = FRAGMENTS[stmt.fragment]
     m, n, k = fragment.mnk
     kinds = f"{_KINDS[fragment.a.dtype]}.{_KINDS[fragment.b.dtype]}"
@@ -223,7 +222,7 @@ def _asm(
 
 
 def _descriptor(env: Environment, operand: MatrixOperand, shared: Shared) -> Value:
-    """Return the descriptor of the first instruction's part of an operand, but for what is known."""
+    """Return the descriptor of the first instruction's part of an operand, without constant offsets."""
     out = env.out
     masked = out.pure(f"and i32 {_address(env, operand, shared)}, {_ADDRESS_BITS}")
     units = out.pure(f"lshr i32 {masked}, 4")
@@ -231,7 +230,7 @@ def _descriptor(env: Environment, operand: MatrixOperand, shared: Shared) -> Val
 
 
 def _address(env: Environment, operand: MatrixOperand, shared: Shared) -> str:
-    """Return where an operand begins in shared memory."""
+    """Return the shared-memory address of an operand."""
     out, size = env.out, operand.start.type.dtype.itemsize
     start = cast(out, evaluate(env, folded(operand.start.offset, operand.fold), index=True), DType.I32)
     place = out.pure(f"mul nuw nsw i32 {start.text}, {size}")
@@ -248,12 +247,12 @@ def _moved(env: Environment, matrix: Matrix, start: Value, part: int, number: in
 
 
 def is_loadable(matrix: Matrix, stmt: MatrixMultiply) -> bool:
-    """Return whether an operand across the depth lies as :func:`loaded` expects it."""
+    """Return whether an operand across the depth has the layout that :func:`loaded` expects."""
     return stmt.left.start.type.dtype.itemsize == _WORD and matrix.row == _LINE and matrix.chunk > 0
 
 
 def loaded(env: Environment, matrix: Matrix, start: str, thread: Value, part: int, step: int) -> tuple[str, ...]:
-    """Return what a thread holds of the operand at ``start``: of step ``step`` of part ``part``, rounded to TF32."""
+    """Return a thread's words of the operand at ``start``: step ``step`` of part ``part``, rounded to TF32."""
     words = []
     for address in addresses(env.out, matrix, start, thread.text, part, step):
         pointer = env.out.pure(f"inttoptr i32 {address} to ptr addrspace(3)")
@@ -262,7 +261,7 @@ def loaded(env: Environment, matrix: Matrix, start: str, thread: Value, part: in
 
 
 def addresses(out: FunctionText, matrix: Matrix, start: str, thread: str, part: int, step: int) -> list[str]:
-    """Return where the words lie: those of both rows at the first step, then those at the second one."""
+    """Return the addresses of the words: both rows at the first step, then at the second."""
     down, row = out.pure(f"and i32 {thread}, 3"), out.pure(f"lshr i32 {thread}, 2")
     row, warp = out.pure(f"and i32 {row}, 7"), out.pure(f"lshr i32 {thread}, 5")
     piece = out.pure(f"and i32 {out.pure(f'lshr i32 {warp}, 1')}, 1")

@@ -1,7 +1,7 @@
-"""Programs called with arrays of a card that fit as they are: looked at, and handed over, without Python in between.
+"""Calls of programs with device arrays that fit as they are: checked and submitted without Python.
 
-The code reads and makes Python objects by the places of their fields, which are looked up once. Where they cannot be
-found there is no such function, and arrays are looked at in Python.
+The code reads and makes Python objects by the offsets of their fields, which are looked up once. If they cannot be
+found, there is no such function, and arrays are checked in Python.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ raised:
 
 
 LIBRARIES: Final = 4
-"""So many types of arrays of others a program takes without Python in between."""
+"""Number of foreign array types that a program supports without Python."""
 
 _FIELDS: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
     ("array", DeviceArray, ("_buffer", "home", "dtype", "shape", "read_only", "_host", "_written")),
@@ -159,14 +159,13 @@ _FIELDS: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
 
 @attrs.frozen
 class Program:
-    """A program as it is handed over.
+    """Program for submission.
 
     Attributes:
-        table: The address of what native code knows of its launches.
-        hand_over: That of the code.
-        fixed: Addresses behind those of the arrays.
-        entries: What is handed over for some addresses; None where these are all.
-
+        table: Address of the native table of its launches.
+        hand_over: Address of the submitting code.
+        fixed: Addresses after those of the arrays.
+        entries: Cached entries by addresses; None if addresses are the only arguments.
     """
 
     table: int
@@ -183,16 +182,15 @@ def array_call(
     home: Home,
     fail: Callable[[int], NoReturn],
 ) -> Callable[..., Any] | None:
-    """Return a function of arrays, of which the first ``read`` are read; None where objects are not laid out as known.
+    """Return a function of arrays, of which the first ``read`` are read; None if object layouts are unknown.
 
     Args:
-        program: What is handed over.
-        executor: Whose stream and memory are used.
-        operands: What the arrays must be, those of results last.
-        read: How many of them are read.
-        home: Where fresh results live.
-        fail: Raises what a number that the code returned means.
-
+        program: The program.
+        executor: Owner of stream and memory.
+        operands: Requirements on the arrays, results last.
+        read: Number of inputs.
+        home: Place of fresh results.
+        fail: Raises the error of a number that the code returned.
     """
     native = _native()
     if native is None:
@@ -222,7 +220,7 @@ def array_call(
 
     def checked(*arrays: Any) -> Any:
         with lock:
-            if stream.capture is not None:  # its nodes are looked at one by one
+            if stream.capture is not None:  # its nodes are checked one by one
                 return None
             found = call(*arrays)
             if found is None and learns.all_of(arrays):
@@ -234,7 +232,7 @@ def array_call(
 
 @attrs.define(eq=False)
 class _Libraries:
-    """The types of arrays of others that a program knows."""
+    """Foreign array types that a program supports."""
 
     known: Call
     places: Any
@@ -243,7 +241,7 @@ class _Libraries:
     seen: set[type] = attrs.field(factory=lambda: {DeviceArray, type(None)})
 
     def all_of(self, arrays: Sequence[Any]) -> bool:
-        """Learn the types of arrays that were not seen before, and return whether one was learnt."""
+        """Register the types of new arrays, and return whether there were any."""
         learnt = False
         for array in arrays:
             if type(array) not in self.seen:
@@ -269,7 +267,7 @@ class _Libraries:
 
 
 def _described(operand: QueuedOperand, executor: CudaExecutor, kept: list[object]) -> Operand:
-    """Return what the code knows of an array; it refers to what is ``kept``."""
+    """Return the native description of an array; it refers to objects in ``kept``."""
     pool, form, rank = executor.pool, operand.format, len(operand.shape)
     extents, strides = (ctypes.create_string_buffer(each, max(8, 8 * rank)) for each in (form.extents, form.strides))
     size, nbytes = rounded(operand.nbytes), operand.nbytes
@@ -300,16 +298,16 @@ def _native() -> Code | None:
 
 
 def place_in(value: object, field: str) -> int:
-    """Return where a field of an object is, which has places for its fields."""
+    """Return the offset of a slot of an object."""
     kind: Any = type(value)
     offset = _offset(kind, field)
-    assert offset is not None  # the fields of classes that are looked at have been found
+    assert offset is not None  # the slots of these classes have been found
     return id(value) + offset
 
 
 @cache
 def _offset(kind: type[Any], field: str) -> int | None:
-    """Return how far behind its beginning an object has a field; None where it is not found."""
+    """Return the offset of a field in an object; None if it is not found."""
     sample, marker = object.__new__(kind), object()
     for each in attrs.fields(kind):
         getattr(kind, each.name).__set__(sample, None)

@@ -1,4 +1,4 @@
-"""Facts about programs and arrays for the code of calls on a card, and reading of foreign arrays by DLPack."""
+"""Native descriptions of programs and arrays for calls on a card, and access to foreign arrays by DLPack."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _POINTER, _NUMBER, _INTEGER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 class Operand(ctypes.Structure):
     """Requirements on the array of one argument.
 
-    ``mask`` has the bits of its address that must be 0; ``place`` and ``kind`` are what DLPack says of the device, and
-    of rank and dtype. ``spare`` is the list of addresses from which memory for a fresh one is taken, ``allocate`` what
-    makes a buffer where there is none, and ``nbytes`` and ``size`` are those of such a buffer as objects.
+    ``mask`` has the bits of its address that must be 0; ``place`` and ``kind`` are DLPack's device, and rank and dtype.
+    ``spare`` is the list of addresses of spare memory for a fresh array, ``allocate`` makes a buffer if there is none,
+    and ``nbytes`` and ``size`` are those of this buffer as objects.
     """
 
     _fields_ = (
@@ -34,7 +34,7 @@ class Operand(ctypes.Structure):
 
 
 class Library(ctypes.Structure):
-    """A type of arrays of others, its functions of DLPack, and the names of what makes an array more than memory."""
+    """Foreign array type, its DLPack functions, and the names of attributes that make an array more than memory."""
 
     _fields_ = (
         ("type", _POINTER),
@@ -49,25 +49,25 @@ class Library(ctypes.Structure):
 class Entry(ctypes.Structure):
     """Cache entry of one set of addresses: all arguments of the launches, and the graphs made with them, if any.
 
-    ``used`` is the time of the last use, by a clock that counts calls.
+    ``used`` is the time of the last use, in calls.
     """
 
     _fields_ = (("arguments", _POINTER), ("graphs", _POINTER), ("used", _NUMBER))
 
 
 class Made(ctypes.Structure):
-    """The entries of a program that are made, and the time."""
+    """Entries of a program, and the time."""
 
     _fields_ = (("entries", _POINTER), ("count", _NUMBER), ("clock", _NUMBER))
 
 
 class Call(ctypes.Structure):
-    """Facts about a program for the code of its calls.
+    """Native description of a program's calls.
 
-    ``count`` arrays are given, of which ``read`` are read, then come ``fixed`` addresses, ``known`` bytes in all.
-    ``made`` are the entries that are made, and ``missed`` is what gives one for other addresses; null where arguments
-    are nothing but addresses. ``closed`` and ``forked`` are places that have False while all is well, and ``tail`` is
-    where the stream has its latest event.
+    ``count`` arrays are given, of which ``read`` are read, then come ``fixed`` addresses, ``known`` bytes in total.
+    ``made`` are the existing entries, and ``missed`` makes one for other addresses; null if addresses are the only
+    arguments. ``closed`` and ``forked`` are objects that are False in normal operation, and ``tail`` is the place of
+    the stream's latest event.
     """
 
     _fields_ = (
@@ -94,7 +94,7 @@ class Call(ctypes.Structure):
 
 
 class Tensor(ctypes.Structure):
-    """``DLTensor`` of DLPack."""
+    """DLPack's ``DLTensor``."""
 
     _fields_ = (
         ("data", _POINTER),
@@ -107,7 +107,7 @@ class Tensor(ctypes.Structure):
 
 
 class Managed(ctypes.Structure):
-    """``DLManagedTensorVersioned`` of DLPack, without its tensor."""
+    """DLPack's ``DLManagedTensorVersioned``, without its tensor."""
 
     _fields_ = (
         ("major", _INTEGER),
@@ -119,7 +119,7 @@ class Managed(ctypes.Structure):
 
 
 class Seen(ctypes.Structure):
-    """The stream of others that was found in a call, and whose library told it."""
+    """Foreign stream found in a call, and its library."""
 
     _fields_ = (("stream", _POINTER), ("library", _POINTER))
 

@@ -1,4 +1,4 @@
-"""Calls on arrays of a card as LLVM IR in the words of :mod:`tileir_llvm.run.words`."""
+"""Calls with device arrays as LLVM IR in the notation of :mod:`tileir_llvm.run.words`."""
 
 from __future__ import annotations
 
@@ -218,6 +218,7 @@ done:
   ret ptr %result
 }
 """
-"""``call`` takes the arrays that are read, and those that results go to, or None for fresh ones, or none of these at
-all. It returns the results, one or a tuple; None with nothing done for arrays that do not fit as they are; or a number,
-what ``hand_over`` answered. The lock of the stream is held by who calls it."""
+"""``call`` takes the input arrays, and destinations of results, or None for fresh ones, or no destinations at all. It
+returns the results, one or a tuple; None with nothing done for arrays that do not fit as they are; or the number that
+``hand_over`` returned. The caller holds the lock of the stream.
+"""

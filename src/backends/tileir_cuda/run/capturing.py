@@ -1,4 +1,4 @@
-"""Work that a stream is made to record: the nodes of its graph, each behind those whose memory it needs."""
+"""Stream capture: work becomes graph nodes that depend on earlier users of their memory."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from tileir_cuda.run.driver import checked
 from tileir_cuda.run.following import Order, Use
 
 EVERYTHING: Final = Use(-1, -1, 1 << 64, True)
-"""All memory, so that work follows all before, and is followed by all."""
+"""Use of all memory, which orders work against all other work."""
 
 _REPLACE: Final = 1
-"""The flag of the driver by which what comes next follows the given nodes alone."""
+"""Driver flag by which the next work depends on the given nodes only."""
 
 _NODES: Final = 4
-"""Where, in what the driver tells of a recording, the nodes are that come last."""
+"""Position of the latest nodes in the driver's capture information."""
 
 
 @attrs.define(eq=False)
 class Capture:
-    """A stream whose work is recorded.
+    """Stream whose work is captured.
 
     Attributes:
-        stream: The driver's.
-        held: What has memory that the work uses, beside what it is given: temporaries and constants of programs.
-
+        stream: Stream of the driver.
+        held: Owners of memory that the work uses beside its arguments: temporaries and constants of programs.
     """
 
     stream: Any
@@ -40,16 +39,15 @@ class Capture:
 
     @contextmanager
     def following(self, uses: Sequence[Use]) -> Iterator[None]:
-        """Let work within follow what used the same memory before.
+        """Make work inside the ``with`` statement depend on earlier uses of its memory.
 
         Raises:
             BackendError: TIL808, the driver refuses.
-
         """
         many = len(self._nodes) >= GRAPH_LAUNCHES
         needed = self._order.add((EVERYTHING,) if many else uses)
         nodes = [node for number in needed for node in self._nodes[number]]
-        # as it is since CUDA 12.3, which has no other one since 13
+        # the signature since CUDA 12.3, and the only one since 13
         update = getattr(driver, "cuStreamUpdateCaptureDependencies_v2", None)
         update = driver.cuStreamUpdateCaptureDependencies if update is None else update
         checked("recording", update(self.stream, nodes, None, len(nodes), _REPLACE))

@@ -1,7 +1,7 @@
-"""NVIDIA's driver as functions that raise the errors of the family; what is drawn from it belongs to the process.
+"""NVIDIA's driver as functions that raise tileir's errors; its state belongs to the process.
 
-One context for each card, the primary one, is shared with everybody else in the process who uses the card. Drivers do
-not survive a fork: in a child of a process that used one, everything here raises TIL809.
+The primary context of each card is shared with all users of the card in the process. Drivers do not survive a fork: in
+a forked child of a process that used a driver, all functions here raise TIL809.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ATTRIBUTE: Final = driver.CUdevice_attribute
 
 @attrs.frozen
 class Card:
-    """One card, as the driver counts them."""
+    """Card, as the driver counts them."""
 
     number: int
     name: str
@@ -54,9 +54,9 @@ class Card:
 
 @attrs.define(eq=False, repr=False)
 class _Process:
-    """State of the driver in this process: use by it and by the one that it was forked from, contexts, streams.
+    """State of the driver in this process: use by it and by its parent, contexts, streams.
 
-    ``alien`` says of a card that has failed whether that was in work of another library.
+    ``alien`` tells whether a failed card failed in work of another library.
     """
 
     used: bool = False
@@ -71,16 +71,15 @@ PROCESS: Final = _Process()
 
 
 def checked(what: str, result: Sequence[Any]) -> Any:
-    """Return what a call of the driver returned beside its status.
+    """Return the result of a driver call beside its status.
 
     Args:
-        what: What the call was for, for messages.
+        what: Purpose of the call, for messages.
         result: The status, and one value or none.
 
     Raises:
         BackendError: TIL708, there is not enough memory; TIL804, a launch asks for too much; TIL805, the driver refused
             the code; TIL808, any other failure.
-
     """
     if result[0] is not SUCCESS:
         fail(what, result[0])
@@ -93,7 +92,7 @@ def fail(what: str, status: Any) -> NoReturn:
 
 
 def status_of(number: int) -> Any:
-    """Return the status of the driver that a number stands for, as far as it is known."""
+    """Return the driver status with a number, if known."""
     try:
         return _RESULT(number)
     except ValueError:
@@ -124,8 +123,8 @@ def fault(what: str, status: Any) -> BackendError:
 
 
 def _lost(what: str, name: str, *, alien: bool) -> BackendError:
-    """Return the error of a card that failed: that of another library if it has to be, as where none of ours worked."""
-    if PROCESS.alien is None:  # what comes later finds nothing at work
+    """Return the error of a failed card: of another library's work if none of ours was running."""
+    if PROCESS.alien is None:  # later calls find nothing running
         streams = [reference() for reference in PROCESS.streams.valuerefs()]
         PROCESS.alien = alien or not any(stream is not None and stream.in_use for stream in streams)
     if PROCESS.alien:
@@ -142,11 +141,10 @@ def _lost(what: str, name: str, *, alien: bool) -> BackendError:
 
 
 def use_driver() -> None:
-    """Say that the driver is about to be used.
+    """Record that the driver is about to be used.
 
     Raises:
         BackendError: TIL809, the parent of this forked process used it before.
-
     """
     if PROCESS.forked:
         message = (
@@ -158,33 +156,31 @@ def use_driver() -> None:
 
 
 def inherited() -> bool:
-    """Return whether the driver in use is that of the parent, which this process must leave alone."""
+    """Return whether the driver in use is the parent's, which this process must not touch."""
     return PROCESS.forked
 
 
 def version() -> int:
-    """Return the version of CUDA that the driver knows, as 12040 for 12.4.
+    """Return the CUDA version of the driver, as 12040 for 12.4.
 
     Raises:
         BackendError: TIL808, it does not tell.
-
     """
     return int(checked("the version of the driver", driver.cuDriverGetVersion()))
 
 
 def cards() -> list[Card]:
-    """Return all cards that CUDA_VISIBLE_DEVICES lets the process see.
+    """Return all cards visible by CUDA_VISIBLE_DEVICES.
 
     Raises:
         BackendError: TIL802, there is no driver, or it does not start; TIL809, the process was forked.
-
     """
     if not os.environ.get("CUDA_VISIBLE_DEVICES", "all"):
-        return []  # where it shows no card, the driver crashes in children of a process that started it
+        return []  # without visible cards, the driver crashes in children of a process that started it
     use_driver()
     try:
         status = driver.cuInit(0)[0]
-    except Exception as error:  # cuda-bindings raises errors of several kinds where the driver's library is missing
+    except Exception as error:  # cuda-bindings raises errors of several kinds if the driver's library is missing
         message = f"the driver of NVIDIA's cards cannot be loaded ({type(error).__name__}: {error}); install it"
         raise BackendError((Diagnostic("TIL802", message),)) from error
     if status is _RESULT.CUDA_ERROR_NO_DEVICE:
@@ -196,11 +192,10 @@ def cards() -> list[Card]:
 
 
 def enter(number: int) -> None:
-    """Make the primary context of a card that of the calling thread.
+    """Make the primary context of a card current in the calling thread.
 
     Raises:
         BackendError: TIL808, the driver refuses it; TIL809, the process was forked.
-
     """
     use_driver()
     context = PROCESS.contexts.get(number)
@@ -211,7 +206,7 @@ def enter(number: int) -> None:
 
 @contextmanager
 def uncaptured() -> Iterator[None]:
-    """Let this thread make graphs and take memory while a stream is captured, which would fail otherwise."""
+    """Allow this thread to make graphs and allocate memory during stream capture, which would fail otherwise."""
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     before = checked("leaving a capture alone", driver.cuThreadExchangeStreamCaptureMode(relaxed))
     try:
@@ -221,7 +216,7 @@ def uncaptured() -> Iterator[None]:
 
 
 def context_of(number: int) -> int:
-    """Return the primary context of a card as a number; the errors are those of :func:`enter`."""
+    """Return the primary context of a card as a number; raises the errors of :func:`enter`."""
     enter(number)
     return int(PROCESS.contexts[number])
 

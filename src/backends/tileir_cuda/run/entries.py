@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Graph:
-    """Launches that follow each other, and can be launched as one as long as this object lives.
+    """Launches in order, launchable as one graph while this object lives.
 
     Attributes:
-        number: What the driver calls what can be launched.
-
+        number: Handle of the executable graph.
     """
 
     number: int
@@ -39,11 +38,10 @@ class Graph:
 
     @classmethod
     def of(cls, card: int, run: Run, table: Table, launcher: Launcher, arguments: Any) -> Self:
-        """Make the graph of a run of a table, whose launches overlap where they may; the driver copies the arguments.
+        """Make the graph of a run of a table, with overlapping launches if possible; the driver copies the arguments.
 
         Raises:
             BackendError: TIL708 or TIL808, the driver makes none.
-
         """
         enter(card)
         graph = checked("a graph", driver.cuGraphCreate(0))
@@ -69,11 +67,10 @@ class Graph:
         return made
 
     def change(self, arguments: Any, before: Any) -> None:
-        """Give other arguments to those launches that have some; what was launched before keeps its own.
+        """Change the arguments of launches; earlier launches of the graph keep theirs.
 
         Raises:
-            BackendError: TIL808, the driver refuses; some launches may have the new ones then.
-
+            BackendError: TIL808, the driver refuses; some launches may have the new arguments then.
         """
         table, run, nodes, *places = map(addressof, (self._table, self._run, self._nodes, arguments, before))
         told = self._launcher.change(table, run, self.number, nodes, *places)
@@ -89,7 +86,7 @@ def _destroy(native: Any, graph: Any, card: int) -> None:
 
 
 def _pointers(arguments: Any, places: Sequence[int]) -> Any:
-    """Return where each parameter is."""
+    """Return pointers to the parameters."""
     first = addressof(arguments)
     return (c_void_p * max(1, len(places)))(*(first + 8 * p if p >= 0 else arguments[~p] for p in places))
 
@@ -105,23 +102,23 @@ def _node(launch: Launch, pointers: Any) -> Any:
 
 
 FROM: Final = 3
-"""Programs of fewer launches are no graphs: on an H100 two launches took 15 µs, five 26, graphs of ten or fifty 12."""
+"""Minimum number of launches for a graph: on an H100 two launches took 15 µs, five 26, graphs of ten or fifty 12."""
 
 KEPT: Final = 4
-"""Most graphs of a program that are kept: buffers come back to the same addresses, two by two mostly."""
+"""Maximum number of graphs kept for a program: buffers come back to earlier addresses, mostly two by two."""
 
 KEPT_MAPS: Final = 16
-"""Most sets of addresses of a program without a graph that are kept, with their tensor maps."""
+"""Maximum number of address sets kept with their tensor maps for a program without a graph."""
 
 REMEMBERED: Final = 16
-"""Most sets of addresses that are remembered, to know those that come again."""
+"""Maximum number of address sets remembered for recognising repetitions."""
 
 
 @attrs.define(eq=False)
 class _Held:
     """Memory that an entry refers to, kept for its lifetime; ``arguments`` are addresses, then tensor maps.
 
-    ``numbers`` are what the driver calls the graphs, one for each run but those of the same launches.
+    ``numbers`` are the handles of the graphs, one for each distinct run.
     """
 
     key: bytes
@@ -133,18 +130,17 @@ class _Held:
 
 @attrs.define(eq=False)
 class Entries:
-    """The entries of one program. The lock of the stream is held by who asks.
+    """Entries of one program. Callers hold the lock of the stream.
 
     Attributes:
-        card: The driver's number of the card.
-        runs: One run of each graph, in the order of these.
-        table: What native code knows of them.
-        launcher: That code.
-        maps: What makes tensor maps, and which argument each of its kernel's parameters is.
-        graphs: Whether the launches are worth graphs; not any more when the driver has refused one.
+        card: Ordinal of the card in the driver.
+        runs: One run of each graph, in graph order.
+        table: Native table of the launches.
+        launcher: Native code for them.
+        maps: Makers of tensor maps, and the argument of each of their kernels' parameters.
+        graphs: Whether launches are worth graphs; False after the driver has refused one.
         repeats: Whether some run is repeated, so that graphs pay at once.
-        made: What native code knows of them.
-
+        made: Native list of the entries.
     """
 
     card: int
@@ -173,7 +169,7 @@ class Entries:
         launcher: Launcher,
         maps: Sequence[tuple[Maps, tuple[int, ...]]],
     ) -> Entries | None:
-        """Return the entries of a program; None where addresses are all that is handed over."""
+        """Return the entries of a program; None if addresses are the only arguments."""
         firsts = {run.graph: run for run in reversed(runs)}
         launches = sum(run.count * run.times for run in runs)
         graphs, repeats = launches >= FROM, launches > sum(run.count for run in firsts.values())
@@ -192,11 +188,10 @@ class Entries:
         return Entry.from_address(self.missed(key))
 
     def missed(self, key: bytes) -> int:
-        """Return where an entry is for addresses that have none: a graph, once addresses have come before.
+        """Return the address of a new entry: with a graph, once its addresses have occurred before.
 
         Raises:
             BackendError: TIL808, the driver makes no tensor map.
-
         """
         wanted = self._complete(key)
         again = key in self._seen
@@ -209,7 +204,7 @@ class Entries:
             try:
                 with uncaptured():
                     return self._with_graphs(wanted, again)
-            except BackendError:  # without graphs it takes longer, and fails if the card does
+            except BackendError:  # slower without graphs; fails if the card does
                 self._forget()
         if self.graphs or not self.maps:
             self._last, self._once = wanted, Entry(ctypes.addressof(wanted.arguments), None, 0)
@@ -217,7 +212,7 @@ class Entries:
         return self._keep(wanted, self._next(room=True))
 
     def _with_graphs(self, wanted: _Held, again: bool) -> int:
-        """Return an entry whose graphs have these arguments: new ones, or some whose addresses are changed."""
+        """Return an entry whose graphs have these arguments: new graphs, or updated ones."""
         number = self._next(room=again)
         if number == len(self._held):
             made = (Graph.of(self.card, run, self.table, self.launcher, wanted.arguments) for run in self.runs)
@@ -231,7 +226,7 @@ class Entries:
         return self._keep(wanted, number)
 
     def _next(self, *, room: bool) -> int:
-        """Return the number of the entry to make: one more while there is room, or the one used the longest ago."""
+        """Return the number of the next entry: a new one while there is room, or the least recently used."""
         count = len(self._held)
         if not count or (room and count < (KEPT if self.graphs else KEPT_MAPS)):
             return count
@@ -250,13 +245,13 @@ class Entries:
         self._entries[number].used = self.made.clock
 
     def _forget(self) -> None:
-        """Do without graphs from now on."""
+        """Stop using graphs."""
         self.graphs = False
         self.made.count = 0
         self._held.clear()
 
     def _complete(self, key: bytes) -> _Held:
-        """Return all arguments for addresses; maps stay where they are as long as somebody refers to them."""
+        """Return all arguments for addresses; maps stay in place while anything refers to them."""
         count = len(key) // 8
         addresses = Struct(f"{count}Q").unpack(key)
         made = [one for maps, arguments in self.maps for one in maps.at([addresses[each] for each in arguments])]

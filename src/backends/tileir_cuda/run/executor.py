@@ -46,11 +46,10 @@ class Module:
 
     @classmethod
     def of(cls, card: int, code: bytes) -> Module:
-        """Load machine code, or PTX with a 0 behind it, of which the driver makes some.
+        """Load machine code, or null-terminated PTX, which the driver compiles.
 
         Raises:
             BackendError: TIL805, the driver refuses it.
-
         """
         enter(card)
         native = checked("loading code", driver.cuModuleLoadData(code))
@@ -67,14 +66,13 @@ def _unload(native: Any, card: int) -> None:
 
 @attrs.define(eq=False)
 class CudaExecutor(Renewable):
-    """Owns a stream and memory of one card; may be used from several threads.
+    """Owner of a stream and memory of one card; several threads may use it.
 
     Attributes:
         asynchronous: Launches and copies only submit work.
-        batches: Whole programs are cheaper than one event after the other.
+        batches: Whole programs are cheaper than single events.
         queues_loops: The queue takes loops of any number of launches.
-        part_alignment: What the offset of each part of a buffer is a multiple of.
-
+        part_alignment: Alignment of the offset of each part of a buffer.
     """
 
     device: DeviceInfo
@@ -104,41 +102,40 @@ class CudaExecutor(Renewable):
         return cls(device, options, stream, Pool(stream, device.memory_bytes or 1 << 62))
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a fresh lock; a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def allocate(self, nbytes: int) -> CudaBuffer:
-        """Return memory of the card with undefined content.
+        """Return device memory with undefined content.
 
         Raises:
-            ArgumentError: TIL707, the size is below 0.
-            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
-
+            ArgumentError: TIL707, the size is negative.
+            BackendError: TIL708, there is not enough memory; TIL807, the executor was closed; TIL809, the process was
+                forked.
         """
         self.check_open()
         self.stream.collect()
         return self.pool.take(memory_size(nbytes))
 
     def wrap(self, array: np.ndarray[Any, Any]) -> None:
-        """Return None: cards do not work on the host's memory in place."""
+        """Return None: cards do not work on host memory in place."""
 
     def stage(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Return memory of the host that the card copies from and to the fastest.
+        """Return page-locked host memory, which the card copies fastest.
 
         Raises:
-            ArgumentError: TIL707, the size is below 0.
-            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
-
+            ArgumentError: TIL707, the size is negative.
+            BackendError: TIL708, there is not enough memory; TIL807, the executor was closed; TIL809, the process was
+                forked.
         """
         self.check_open()
         return page_locked(self.stream.card, memory_size(nbytes))
 
     def part(self, buffer: CudaBuffer, offset: int, nbytes: int) -> CudaBuffer:
-        """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on.
+        """Return a buffer over ``nbytes`` bytes of another from ``offset`` on.
 
         Raises:
-            ArgumentError: TIL706, the part is empty, or reaches beyond the buffer, or its offset is not aligned.
-
+            ArgumentError: TIL706, the part is empty, or exceeds the buffer, or its offset is not aligned.
         """
         self.check_open()
         check_part(offset, nbytes, buffer.nbytes, self.part_alignment)
@@ -146,7 +143,7 @@ class CudaExecutor(Renewable):
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
-        """The card as DLPack knows it."""
+        """DLPack device of the card."""
         return DLPACK_KIND, self.stream.card
 
     @property
@@ -155,37 +152,36 @@ class CudaExecutor(Renewable):
         return int(self.stream.native)
 
     def address(self, buffer: CudaBuffer) -> int:
-        """Return where a buffer starts."""
+        """Return the address of a buffer."""
         return buffer.address
 
     def lend(self, buffer: CudaBuffer) -> int:
-        """Do the same, and never give this memory to anybody else: only the driver knows when others are done."""
+        """Return the address, and never reuse this memory: only the driver knows when others are done."""
         return buffer.lend()
 
     def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> CudaBuffer:  # noqa: ARG002
-        """Return a buffer over memory of somebody else on this card."""
+        """Return a buffer over memory of another library on this card."""
         self.check_open()
         return AdoptedCudaBuffer(address, nbytes, self.stream, owner, shared=True)
 
     def follow(self, stream: int) -> tuple[Event, ...]:
-        """Make this stream wait for what is in another one by now, so that nobody has to wait here."""
+        """Make this stream wait for all work so far in another, so that the host need not wait."""
         self.check_open()
         self.stream.wait_for(stream)
         return ()
 
     def precede(self, stream: int, events: Sequence[Event]) -> None:
-        """Make another stream wait for events: for those of others here."""
+        """Make another stream wait for events; foreign events are waited for here."""
         self.check_open()
         self.stream.precede(stream, events)
 
     def prepare(self, library: CudaLibrary, index: int) -> CudaKernel:
-        """Load a library, once, or that part of it, and ready kernel number ``index``.
+        """Load a library, once, or the necessary part of it, and prepare kernel number ``index``.
 
         Raises:
             ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL804, its groups are larger than the card can run; TIL805, the driver refused the code;
                 TIL807, the executor was closed; TIL809, the process was forked.
-
         """
         self.check_open()
         kernel = kernel_at(library, index)
@@ -200,20 +196,19 @@ class CudaExecutor(Renewable):
         return ready if ready.fits else self._alone(without_clusters(kernel), index)
 
     def _alone(self, kernel: KernelFunction, index: int) -> CudaKernel:
-        """Ready a kernel whose groups the card cannot run as clusters."""
+        """Prepare a kernel whose groups the card cannot run as clusters."""
         architecture = architecture_of(self.device)
         (found,) = made((emit(kernel, architecture, index, fast_math=self.options.fast_math),), architecture)
         return CudaKernel.of(self, kernel, Module.of(self.stream.card, found.code), index)
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
-        """Copy as many bytes as both have, between buffers or contiguous arrays, once all of ``after`` have completed.
+        """Copy the smaller number of bytes of both, between buffers or contiguous arrays, after ``after``.
 
         Arrays stay alive until then, and must not be changed.
 
         Raises:
             ArgumentError: TIL706, an array has gaps, or the destination cannot be written.
             BackendError: TIL708 or TIL808, the driver refuses; TIL807, the executor was closed.
-
         """
         self.check_open()
         read, write, count = places_of(source, destination, CudaBuffer)
@@ -262,26 +257,25 @@ class CudaExecutor(Renewable):
 
     @property
     def queues(self) -> bool:
-        """True if programs on memory of the card are handed over without an event of their own."""
+        """True if programs on device memory are submitted without separate events."""
         return not self.stream.measures
 
     def queue(self, works: Sequence[Work], count: int) -> CudaQueue:
-        """Return launches, and loops of them, as one call, for ``count`` arrays whose numbers stand for them.
+        """Return launches, and loops of them, as one call, with numbers for ``count`` arrays to be given.
 
         Raises:
             BackendError: TIL808, the driver refuses; TIL809, the process was forked.
-
         """
         return CudaQueue.of(self, works, count)
 
     def recorder(self) -> Recorder:
-        """Return what records a piece of work, to hand it over again in one call."""
+        """Return a recorder for a piece of work, which replays it in one call."""
         return Recorder(self)
 
     def recorded_beside(
         self, read: Sequence[CudaBuffer], written: Sequence[CudaBuffer]
     ) -> AbstractContextManager[None]:
-        """Let what others put into the stream, while it is recorded, follow what used this memory before."""
+        """Make foreign work in the stream, while it is captured, depend on earlier uses of this memory."""
         capture = self.stream.capture
         if capture is None:
             return nullcontext()
@@ -289,30 +283,30 @@ class CudaExecutor(Renewable):
         return capture.following([*used, APART])
 
     def captures(self) -> bool:
-        """Return whether somebody else makes a graph of what goes into the stream, as PyTorch does."""
+        """Return whether another library captures the stream, as PyTorch does."""
         if self.stream.capture is not None or not self.stream.crosses:
             return False
         status, found = driver.cuStreamIsCapturing(self.stream.native)
         return status is SUCCESS and int(found) != 0
 
     def allocator(self, nbytes: int) -> Callable[[], CudaBuffer]:
-        """Return what allocates so many bytes again and again; the errors are those of :meth:`allocate`."""
+        """Return an allocator for a fixed size; raises the errors of :meth:`allocate`."""
         return self.pool.taker(memory_size(nbytes))
 
     def handed_over(self) -> Sequence[Event]:
-        """Return what completes when all that is in the stream by now is done."""
+        """Return events after which all work so far in the stream is done."""
         return self.stream.unfinished()
 
     def follows(self, event: Event) -> bool:
-        """Return whether what is handed over from now on follows an event in any case, which did not fail."""
+        """Return whether an event did not fail and precedes all later work of the stream."""
         return isinstance(event, CudaEvent) and event.stream is self.stream and not event.failed
 
     def trim(self) -> int:
-        """Wait for the stream, give memory that nobody uses back to the card, and return how many bytes that was."""
+        """Wait for the stream, release unused memory to the card, and return its size in bytes."""
         return 0 if self.closed else self.pool.trim()
 
     def close(self) -> None:
-        """Wait for all work and give memory back; in a forked child both are the parent's affair."""
+        """Wait for all work and release memory; in a forked child both are up to the parent."""
         if self._closed:
             return
         self._closed = True

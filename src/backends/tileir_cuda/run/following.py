@@ -1,4 +1,4 @@
-"""Order of launches that may overlap: each follows those whose memory it needs, and the card overlaps the others."""
+"""Dependences of overlapping launches by their memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, Direct, chain
 
 
 class Use(NamedTuple):
-    """Memory that a launch uses.
+    """Use of memory by a launch.
 
     Attributes:
-        array: The number of an array that comes later, which shares memory with nothing else; -1 for addresses.
-        begin: The byte where it begins.
-        end: The byte behind it.
-        writes: Whether the launch may write to it.
-
+        array: Number of an array to be given, which shares memory with nothing else; -1 for addresses.
+        begin: First byte.
+        end: End, exclusive.
+        writes: Whether the launch may write it.
     """
 
     array: int
@@ -29,17 +28,17 @@ class Use(NamedTuple):
 
 
 APART: Final = Use(-1, -1, 0, True)
-"""A use by which messages, and kernels whose groups wait for each other, run one after the other.
+"""Use that serialises messages, and kernels whose groups wait for each other.
 
-Of two such kernels side by side each may keep the other from having room for all of its groups.
+Two of these kernels side by side could each keep the other's groups from becoming resident.
 """
 
 
 def following(launches: Sequence[Sequence[Use]]) -> tuple[tuple[int, ...], ...]:
-    """Return, for each launch, the numbers of the earlier ones that it must follow, in rising order.
+    """Return the earlier launches that each launch must follow, by number, in ascending order.
 
-    It follows those that wrote what it uses, and those that read what it writes; what follows from others by
-    transitivity is left out. More than :data:`~tileir.runtime.plans.dependencies.GRAPH_LAUNCHES` run in order.
+    It follows earlier writers of its memory, and earlier readers of memory that it writes, without transitive
+    dependences. More than :data:`~tileir.runtime.plans.dependencies.GRAPH_LAUNCHES` run in order.
     """
     if len(launches) > GRAPH_LAUNCHES:
         return chain(len(launches))
@@ -49,13 +48,13 @@ def following(launches: Sequence[Sequence[Use]]) -> tuple[tuple[int, ...], ...]:
 
 @attrs.define(eq=False)
 class Order:
-    """Launches that come one after the other, and who used which memory last."""
+    """Launches in order, with the latest users of memory."""
 
     _direct: Direct = attrs.field(factory=Direct, init=False)
     _memory: dict[int, _Memory] = attrs.field(factory=lambda: defaultdict(_Memory), init=False)
 
     def add(self, uses: Sequence[Use]) -> tuple[int, ...]:
-        """Return the numbers of those that the next launch must follow, as :func:`following` does."""
+        """Return the numbers of the next launch's predecessors, like :func:`following`."""
         number = len(self._direct.before)
         for use in uses:
             self._memory[use.array].cut(use.begin)
@@ -72,13 +71,12 @@ class Order:
 
 @attrs.define(eq=False)
 class _Cell:
-    """A piece of memory that each launch so far used as a whole or not at all.
+    """Memory range that each launch so far used entirely or not at all.
 
     Attributes:
-        end: The byte behind it.
-        written: Who wrote it last, if somebody did.
-        read: Who read it since.
-
+        end: End, exclusive.
+        written: Its latest writer, if any.
+        read: Its readers since then.
     """
 
     end: int
@@ -88,13 +86,13 @@ class _Cell:
 
 @attrs.define(eq=False)
 class _Memory:
-    """Cells by where they begin, in rising order; between them is what nobody used."""
+    """Cells by address, in ascending order, with gaps of unused memory."""
 
     _begins: list[int] = attrs.field(factory=list, init=False)
     _cells: dict[int, _Cell] = attrs.field(factory=dict, init=False)
 
     def cut(self, at: int) -> None:
-        """Let a cell begin or end at a byte, if there is one around it."""
+        """Split a cell at a byte, if there is one around it."""
         place = bisect_right(self._begins, at)
         if place:
             begin = self._begins[place - 1]
@@ -105,11 +103,11 @@ class _Memory:
                 cell.end = at
 
     def over(self, begin: int, end: int) -> list[_Cell]:
-        """Return the cells in an interval at whose ends cells are cut."""
+        """Return the cells in an interval at whose ends cells are split."""
         return [self._cells[each] for each in self._begins[self._places(begin, end)]]
 
     def note(self, use: Use, number: int) -> None:
-        """Note a use by a launch, of which those that write come first."""
+        """Record a use by a launch, writes first."""
         self.cut(use.begin)
         self.cut(use.end)
         if use.writes:

@@ -1,4 +1,4 @@
-"""Kernels that the driver has loaded, and launches of them."""
+"""Kernels loaded by the driver, and their launches."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class CudaKernel:
-    """One kernel, ready to run from any thread.
+    """Kernel that any thread may run.
 
     Attributes:
-        kernel: What was compiled.
-        shape: Blocks and threads along each axis, and the bytes of shared memory that the launch asks for.
-        maps: The tensor maps that it takes behind the arrays.
-        awaits: Whether its groups wait for each other, so that all of them have to run at the same time.
-
+        kernel: The kernel.
+        shape: Blocks and threads along each axis, and dynamic shared memory in bytes.
+        maps: Tensor maps that it takes after the arrays.
+        awaits: Whether its groups wait for each other, so that all of them have to be resident.
     """
 
     kernel: KernelFunction
@@ -50,12 +49,11 @@ class CudaKernel:
 
     @classmethod
     def of(cls, executor: CudaExecutor, kernel: KernelFunction, module: Any, index: int) -> CudaKernel:
-        """Ready the function of kernel number ``index`` in a module.
+        """Prepare the function of kernel number ``index`` in a module.
 
         Raises:
             GroupLimitError: TIL804, its groups have more threads than the card can run of this kernel.
             BackendError: TIL808, the driver does not find it.
-
         """
         architecture = architecture_of(executor.device)
         kernel = settled(kernel, architecture)
@@ -83,10 +81,10 @@ class CudaKernel:
 
     @property
     def fits(self) -> bool:
-        """True if the card has room for the groups of a cluster beside each other: not all parts of one need have.
+        """True if the groups of a cluster can be resident together, which not all parts of a card support.
 
-        Where there are no more groups than multiprocessors it has to have room for all at a time: those that are left
-        over would take as long as all others, alone.
+        If there are no more groups than multiprocessors, all have to be resident: the remaining ones would otherwise
+        take as long again.
         """
         if self.kernel.cluster == 1:
             return True
@@ -113,7 +111,7 @@ class CudaKernel:
         return self.bind(buffers).run(after)
 
     def launch(self, buffers: Sequence[CudaBuffer]) -> None:
-        """Launch now, and return when the outputs are written; the errors are those of :meth:`run`."""
+        """Launch now, and return when the outputs are written; raises the errors of :meth:`run`."""
         self.run(buffers).wait()
 
     def bind(self, buffers: Sequence[CudaBuffer]) -> BoundCudaKernel:
@@ -134,7 +132,7 @@ class CudaKernel:
 
 
 def _check_room(executor: CudaExecutor, kernel: KernelFunction, function: Any, shared: int) -> None:
-    """Refuse a kernel whose groups wait for each other, and for all of which the card has no room at a time."""
+    """Refuse a kernel whose groups wait for each other but cannot all be resident."""
     found = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, math.prod(kernel.group), shared)
     room = int(checked(f"kernel {kernel.name}", found)) * executor.device.target.threads
     if math.prod(kernel.grid) > room:
@@ -147,7 +145,7 @@ def _check_room(executor: CudaExecutor, kernel: KernelFunction, function: Any, s
 
 @attrs.frozen(eq=False)
 class BoundCudaKernel:
-    """A launch whose buffers are checked and packed. It may run again while an earlier run has not completed."""
+    """Launch with checked and packed buffers. It may run again while an earlier run has not completed."""
 
     kernel: KernelFunction
     _function: Any = attrs.field(repr=False)
@@ -157,15 +155,15 @@ class BoundCudaKernel:
     _pointers: int = attrs.field(repr=False)
 
     def run(self, after: Sequence[Event] = ()) -> Event:
-        """Do what :meth:`CudaKernel.run` does."""
+        """Launch like :meth:`CudaKernel.run`."""
         return self._stream.submit(self.enqueue, self._held, after, f"kernel {self.kernel.name}")
 
     def launch(self) -> None:
-        """Do what :meth:`CudaKernel.launch` does."""
+        """Launch like :meth:`CudaKernel.launch`."""
         self.run().wait()
 
     def enqueue(self) -> None:
-        """Put a launch into the stream; a grid without groups is none."""
+        """Put a launch into the stream, unless its grid is empty."""
         if all(self._shape[:-1]):
             result = driver.cuLaunchKernel(self._function, *self._shape, self._stream.native, self._pointers, 0)
             checked(f"kernel {self.kernel.name}", result)

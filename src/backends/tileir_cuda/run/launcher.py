@@ -1,6 +1,6 @@
-"""The native half of a program's launches, as LLVM IR: all calls of the driver for it, without Python in between.
+"""Native code of a program's launches, as LLVM IR: all its driver calls, without Python.
 
-It is called with the interpreter's lock released, as a full queue of the card makes the driver wait.
+It is called with the interpreter's lock released, as the driver blocks when the card's queue is full.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tileir_llvm.run.modules import object_code
 from tileir_llvm.run.words import spelt
 
 VERSION: Final = 12_000
-"""Functions are asked for as they were in this version of CUDA, the oldest that is supported."""
+"""CUDA version whose function signatures are requested, the oldest that is supported."""
 
 _FUNCTIONS: Final = (
     "cuCtxSetCurrent",
@@ -31,16 +31,16 @@ _FUNCTIONS: Final = (
     "cuGraphExecKernelNodeSetParams",
     "cuStreamIsCapturing",
 )
-"""Those of :class:`Table`, in order."""
+"""Driver functions in :class:`Table`, in order."""
 
 _POINTER, _NUMBER, _INTEGER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 
 
 class Table(ctypes.Structure):
-    """Table for the code of a program: functions of the driver, and launches.
+    """Native table of a program: driver functions, and launches.
 
-    It hands over ``count`` runs. ``places`` has an entry for each parameter of each launch, of which none has more than
-    ``most``.
+    It submits ``count`` runs. ``places`` has an entry for each parameter of each launch, with at most ``most``
+    parameters.
     """
 
     _fields_ = (
@@ -57,7 +57,7 @@ class Table(ctypes.Structure):
 
 
 class Launch(ctypes.Structure):
-    """One launch: a function, its grid and groups, shared memory, and how many parameters it takes."""
+    """Launch: function, grid and block, shared memory, and number of parameters."""
 
     _fields_ = (
         ("function", _POINTER),
@@ -66,9 +66,9 @@ class Launch(ctypes.Structure):
 
 
 class Run(ctypes.Structure):
-    """``count`` launches that follow each other, from number ``first`` on, ``times`` over; ``place`` is their first.
+    """Repeated launches: ``count`` from number ``first`` on, ``times`` over; ``place`` is that of their first.
 
-    Runs of the same launches have the same ``graph``, which is its number among those of a program.
+    Runs of equal launches share a ``graph``, a number among those of a program.
     """
 
     _fields_ = (
@@ -81,7 +81,7 @@ class Run(ctypes.Structure):
 
 
 class Node(ctypes.Structure):
-    """``CUDA_KERNEL_NODE_PARAMS_v2`` of the driver."""
+    """The driver's ``CUDA_KERNEL_NODE_PARAMS_v2``."""
 
     _fields_ = (
         ("function", _POINTER),
@@ -358,22 +358,22 @@ broken:
   ret i64 %early_wide
 }
 """
-"""``hand_over`` hands over all runs, or the graphs that have them; 0, or the status of what failed and, 32 bits up,
-which launch it was, from 1 on. With a mark, an event, they follow what is in another stream, which then follows them;
-where that is captured to a graph, so are all launches.
-``change`` gives those nodes of the graph of a run other arguments that have some; 0, or the status of what failed."""
+"""``hand_over`` submits all runs, or their graphs; it returns 0, or the status of a failure and, 32 bits up, the number
+of the failed launch, from 1 on. With a mark, an event, they follow the work in another stream, which then follows them;
+if that is captured to a graph, so are all launches. ``change`` gives nodes of the graph of a run other arguments; it
+returns 0, or the status of a failure.
+"""
 
 
 @attrs.frozen(eq=False, repr=False)
 class Launcher:
-    """The code, and the functions of the driver that it calls.
+    """Native code, and the driver functions that it calls.
 
     Attributes:
-        hand_over: Takes the address of a table, that of arguments, another stream, an event, and the address of graphs;
-            0 for each of the last three that there is none of.
-        change: Takes the address of a table, a run, its graph, the nodes of that, arguments, and those that it had.
-        address: Where ``hand_over`` starts.
-
+        hand_over: Takes the addresses of a table and of arguments, another stream, an event, and the address of graphs;
+            the last three may be 0.
+        change: Takes the address of a table, a run, its graph, the nodes of that, new arguments, and previous ones.
+        address: Address of ``hand_over``.
     """
 
     functions: tuple[int, ...]
@@ -393,7 +393,7 @@ class Launcher:
     ) -> Table:
         """Return the table of a program; ``places`` has an entry for each parameter of each launch.
 
-        ``after`` has, for each launch, those of its run that it follows, for who does not run them in order.
+        ``after`` has the predecessors of each launch in its run, for execution out of order.
         """
         cells = (ctypes.c_int32 * max(1, len(places)))(*places)
         held = (Run * max(1, len(runs)))(*runs), (Launch * max(1, len(launches)))(*launches), cells

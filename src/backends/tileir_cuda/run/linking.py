@@ -14,17 +14,16 @@ from tileir_cuda.run.driver import checked, enter
 
 _TOGETHER: Final = "wgmma.mma_async"
 _CALLS: Final = re.compile(r"\b(?:div|rcp|sqrt)\.rn\b|\b(?:div|rem)\.[su]64\b|\bcall\b")
-"""What may be a call in code that is linked, and then makes products of four warps wait for each other."""
+"""Instructions that may become calls in linked code, which then serialise products of four warps."""
 
 
 def linker(card: int) -> Callable[[str], bytes | None]:
-    """Return what makes machine code for a card; None where the driver makes none, and loading PTX tells why.
+    """Return a linker to machine code of a card; None if the driver makes none, for which loading PTX gives the reason.
 
-    None as well for products of four warps beside what may be a call in code that is linked: they would not go on side
-    by side (``ptxas -c`` tells C7509).
+    None as well for products of four warps beside possible calls in linked code: they would be serialised (``ptxas -c``
+    reports C7509).
 
-    Several threads may call it at a time: other than for modules that it loads, the driver works on programs side by
-    side when it links them.
+    Several threads may call it at a time: the driver links programs in parallel, unlike loading modules.
     """
 
     def link(ptx: str) -> bytes | None:
@@ -40,11 +39,10 @@ def linker(card: int) -> Callable[[str], bytes | None]:
 
 
 def _linked(code: bytes) -> bytes:
-    """Return machine code for the card whose context the thread has.
+    """Return machine code for the card whose context is current.
 
     Raises:
         BackendError: TIL805 or TIL808, the driver refuses.
-
     """
     state = checked("linking", driver.cuLinkCreate(0, [], []))
     try:

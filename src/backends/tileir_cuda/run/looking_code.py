@@ -1,4 +1,4 @@
-"""Looking at arrays of a card, and of other libraries there, as LLVM IR in words of :mod:`tileir_llvm.run.words`."""
+"""Checks of device arrays, including foreign ones, as LLVM IR in the notation of :mod:`tileir_llvm.run.words`."""
 
 from __future__ import annotations
 
@@ -252,4 +252,4 @@ refused:
   ret i64 0
 }
 """
-"""Functions that return where an array is; nothing of it is changed."""
+"""Functions that return the address of an array, without changing it."""

@@ -1,4 +1,4 @@
-"""Tensor maps that kernels take for memory at some address, as the driver encodes them."""
+"""Tensor maps of kernels for memory at given addresses, as the driver encodes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tileir_cuda.emit.boxes import MAP_ALIGNMENT, MAP_BYTES, TensorMap, rounding
 from tileir_cuda.run.driver import checked
 
 KEPT: Final = 1024
-"""Most maps of a kernel that are kept: layers share kernels, and buffers come back to the same addresses."""
+"""Maximum number of maps kept for a kernel: layers share kernels, and buffers come back to earlier addresses."""
 
 _KINDS: Final = driver.CUtensorMapDataType
 _TYPES: Final = {
@@ -25,9 +25,9 @@ _TYPES: Final = {
     4: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT32,
     8: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT64,
 }
-"""Element types of tensor maps, by bytes: copies do no arithmetic, and zero has the same bytes in all dtypes.
+"""Element types of tensor maps, by bytes: copies do no arithmetic, and zero is all-zero bits in all dtypes.
 
-Factors of products in TF32 alone are rounded on the way: the instructions would cut them.
+Only factors of products in TF32 are rounded by copies, as instructions would truncate them.
 """
 
 _SWIZZLE: Final = driver.CUtensorMapSwizzle
@@ -41,7 +41,7 @@ _SWIZZLES: Final = {
 
 @attrs.define(eq=False)
 class Maps(Renewable):
-    """The tensor maps of one kernel; may be used from several threads."""
+    """Tensor maps of one kernel; several threads may use it."""
 
     kernel: KernelFunction
     wanted: tuple[TensorMap, ...]
@@ -62,7 +62,7 @@ class Maps(Renewable):
         return cls(kernel, tensor_maps(kernel))
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a fresh lock; a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def at(self, addresses: Sequence[int]) -> tuple[Any, ...]:
@@ -86,7 +86,7 @@ class Maps(Renewable):
             return found
 
     def _placed(self, number: int, address: int) -> Any:
-        """Return a map for an address: the first one is encoded, and others differ from it in the address alone."""
+        """Return a map for an address: the first one is encoded, and others only differ in the address."""
         wanted, room = self.wanted[number], self._encoded.get(number)
         address += wanted.first * wanted.itemsize
         if room is None:
@@ -117,5 +117,5 @@ class Maps(Renewable):
 
 
 def _place(room: Any) -> int:
-    """Return where a map is in a buffer, at a multiple of as many bytes as the driver asks for."""
+    """Return the aligned place of a map in a buffer."""
     return -(-addressof(room) // MAP_ALIGNMENT) * MAP_ALIGNMENT

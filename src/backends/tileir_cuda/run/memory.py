@@ -1,4 +1,4 @@
-"""Memory of a card, and copies from, to and on it."""
+"""Device memory, and copies from, to and on it."""
 
 from __future__ import annotations
 
@@ -29,31 +29,30 @@ if TYPE_CHECKING:
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 STEP: Final = 512
-"""Sizes are rounded up to multiples of this, so that arrays of about one size share memory."""
+"""Granularity of sizes in bytes, so that arrays of similar size share memory."""
 
 LARGE: Final = 1 << 20
 LARGE_STEP: Final = 1 << 18
 
 SHARE: Final = 8
-"""Spare memory is at most this part of what the card has."""
+"""Reciprocal of the maximum share of the card's memory that may be spare."""
 
 RETURNED: Final = 64
-"""So many pieces that were shared come back before the card is waited for, to use them again."""
+"""Number of returned shared pieces from which the pool waits for the card to reuse them."""
 
 RETURNED_SHARE: Final = 32
-"""They are at most this part of what the card has, and one piece."""
+"""Reciprocal of their maximum share of the card's memory, beyond one piece."""
 
 
 @attrs.define(eq=False)
 class CudaBuffer:
-    """Memory of a card.
+    """Device memory.
 
     Attributes:
-        address: Where it starts.
-        nbytes: Its size in bytes.
-        stream: The stream in which it is copied.
-        shared: Whether somebody else may use the memory, in streams of their own.
-
+        address: Start of the memory.
+        nbytes: Size in bytes.
+        stream: Stream of its copies.
+        shared: Whether other libraries may use the memory, in their own streams.
     """
 
     address: int
@@ -67,17 +66,16 @@ class CudaBuffer:
         return Use(-1, self.address, self.address + self.nbytes, writes)
 
     def host(self) -> Bytes | None:
-        """Return None: the host does not see the memory."""
+        """Return None: the memory is invisible to the host."""
         return None
 
     @contextmanager
     def map_current(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
-        """Give the host the content, to read and to change, once all of ``after`` have completed.
+        """Map the content for the host, to read and to change, once all of ``after`` have completed.
 
         Raises:
             BackendError: TIL808, the driver cannot copy it.
-            BaseException: What an event of ``after`` failed with.
-
+            BaseException: The failure of an event of ``after``.
         """
         for event in after:
             event.wait()
@@ -88,7 +86,7 @@ class CudaBuffer:
 
     @contextmanager
     def map_discard(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
-        """Do the same where nobody needs the content so far: the bytes are undefined at first."""
+        """Map the buffer like :meth:`map_current`, but with undefined content at first, for overwriting."""
         for event in after:
             event.wait()
         content = np.empty(self.nbytes, np.uint8)
@@ -100,7 +98,7 @@ class CudaBuffer:
         return CudaBuffer(self.address + offset, nbytes, self.stream, self, self.shared)
 
     def lend(self) -> int:
-        """Note that others use the memory, and return where it is."""
+        """Mark the memory as shared with others, and return its address."""
         self.shared = True
         if isinstance(self._owner, CudaBuffer):
             self._owner.lend()
@@ -109,13 +107,13 @@ class CudaBuffer:
 
 @attrs.define(eq=False)
 class PooledCudaBuffer(CudaBuffer):
-    """Memory that goes back to its pool, by a method of its own: a finalizer takes longer than a launch."""
+    """Memory that returns to its pool by ``__del__``, since a finalizer takes longer than a launch."""
 
     pool: Pool | None = attrs.field(default=None, repr=False)
     size: int = attrs.field(default=0, repr=False)
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Give the memory back; when Python ends, the driver does that."""
+        """Return the memory to its pool; at exit, the driver frees it."""
         pool = self.pool
         if pool is not None and not ends():
             pool.give(self.address, self.size, self.shared)
@@ -123,23 +121,22 @@ class PooledCudaBuffer(CudaBuffer):
 
 @attrs.define(eq=False)
 class AdoptedCudaBuffer(CudaBuffer):
-    """Memory of somebody else, which may lie anywhere."""
+    """Memory of another library, with any alignment."""
 
     @property
     def alignment(self) -> int:
-        """A number that its address is a multiple of."""
+        """A number that divides its address."""
         return self.address & -self.address or ALIGNMENT
 
 
 @attrs.define(eq=False)
 class Loan:
-    """Memory of a pool that somebody keeps for work that is recorded.
+    """Memory of a pool on loan to recorded work.
 
     Attributes:
-        pieces: What was lent, and what was allocated meanwhile: sizes by addresses.
-        kept: Addresses of what is spare beside these, by sizes, and of what others give back meanwhile.
-        missing: Addresses of those that had not come back in the end.
-
+        pieces: Lent and newly allocated pieces: sizes by addresses.
+        kept: Addresses of other spare memory, by sizes, including memory returned meanwhile.
+        missing: Addresses of pieces that had not come back in the end.
     """
 
     pieces: dict[int, int]
@@ -149,18 +146,17 @@ class Loan:
 
 _POOLS: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 _POOLS_LOCK: Final = threading.Lock()
-"""The pools of this process, of all cards."""
+"""Lock of all pools of this process."""
 
 
 @attrs.define(eq=False)
 class Pool:
-    """Allocates memory of one card, and keeps what comes back, within a bound.
+    """Memory pool of one card, with bounded spare memory.
 
-    A piece that comes back may still be used by work that is in the stream: whoever gets it next puts work behind that.
-    The list of a size stays the same, as who takes that size often keeps it, and takes from it without a lock: so what
-    is spare is counted when it seems to be too much. What was shared is given to nobody before the card was seen to
-    have nothing left to do, as nobody knows in which streams others used it. What is kept goes back to the card with
-    the pool, and when any pool of it finds no more.
+    Pending work in the stream may still use a returned piece: work of its next user is ordered behind. The list of a
+    size is a fixed object, as users of that size keep it and pop from it without a lock: so spare memory is only
+    counted when it seems to be too much. Memory that was shared is not reused before the card was idle, as it may be in
+    use in unknown streams. Spare memory is freed with the pool, and when any pool of the card runs out of memory.
     """
 
     stream: Stream
@@ -178,16 +174,15 @@ class Pool:
             _POOLS.add(self)
 
     def take(self, nbytes: int) -> CudaBuffer:
-        """Return memory of at least ``nbytes`` bytes, with undefined content.
+        """Return at least ``nbytes`` bytes of memory, with undefined content.
 
         Raises:
-            BackendError: TIL708, there is not enough.
-
+            BackendError: TIL708, there is not enough memory.
         """
         return self.taker(nbytes)()
 
     def taker(self, nbytes: int) -> Callable[[], CudaBuffer]:
-        """Return what does the same again and again."""
+        """Return a function that repeats :meth:`take` for a size."""
         size, stream = rounded(nbytes), self.stream
         spare = self.spare_of(size)
 
@@ -201,14 +196,14 @@ class Pool:
         return take
 
     def spare_of(self, size: int) -> list[int]:
-        """Return the addresses of spare memory of a rounded size; who takes the last one has it."""
+        """Return the list of spare addresses of a rounded size, to pop from."""
         return self._spare.setdefault(size, [])
 
     @contextmanager
     def lent(self, pieces: dict[int, int]) -> Iterator[Loan]:
-        """Have nothing spare but some pieces, sizes by addresses, which are not the pool's, as what is allocated is.
+        """Restrict spare memory to pieces, sizes by addresses, that do not belong to the pool, nor do new allocations.
 
-        Lists stay the same, as who takes memory keeps them.
+        Lists stay the same objects, as their users keep them.
         """
         with self._lock:
             kept = {size: addresses[:] for size, addresses in self._spare.items()}
@@ -229,12 +224,12 @@ class Pool:
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes of memory that is spare."""
+        """Bytes of spare memory."""
         return sum(size * len(addresses) for size, addresses in tuple(self._spare.items()))
 
     def give(self, address: int, size: int, shared: bool) -> None:
-        """Take memory back that nobody refers to any more; work of those who shared it may outlive that."""
-        with self._lock:  # reentrant: the collector of Python may call at any time
+        """Take memory back that has no references; work of other libraries may still use shared memory."""
+        with self._lock:  # reentrant: Python's garbage collector may call at any time
             if shared:
                 self._returned.append((address, size))
                 self._returned_bytes += size
@@ -255,14 +250,14 @@ class Pool:
             self._free(address)
 
     def _settle(self) -> None:
-        """Wait for the card, and keep what was shared as other memory that came back."""
+        """Wait for the card, and make returned shared memory available."""
         with self._lock:
             pieces, self._returned_bytes = tuple(self._returned), 0
             self._returned.clear()
         if not pieces:
             return
         enter(self.stream.card)
-        if driver.cuCtxSynchronize()[0] is SUCCESS:  # else the card has failed, or somebody records what it does
+        if driver.cuCtxSynchronize()[0] is SUCCESS:  # otherwise the card has failed, or its stream is being captured
             for address, size in pieces:
                 self.give(address, size, False)
         else:
@@ -270,26 +265,26 @@ class Pool:
                 self._returned += pieces
 
     def release(self) -> None:
-        """Wait for the stream, and give all spare memory back to the card."""
+        """Wait for the stream, and free all spare memory."""
         self.stream.drain()
         self._release_spare()
 
     def trim(self) -> int:
-        """Do the same, and return how many bytes that was."""
+        """Release memory like :meth:`release`, and return its number of bytes."""
         before = self.spare_bytes + self._returned_bytes
         self.release()
         return before - self.spare_bytes
 
     def _release_spare(self) -> None:
-        """Give it back without the lock of the stream; freeing waits for what still uses it."""
+        """Free spare memory without the lock of the stream; freeing waits for work that uses it."""
         self._settle()
         for addresses in tuple(self._spare.values()):
             while addresses:
-                with suppress(IndexError):  # others take meanwhile
+                with suppress(IndexError):  # other threads take meanwhile
                     self._free(addresses.pop())
 
     def _has_room(self, size: int) -> bool:
-        """Return whether so much more may be kept."""
+        """Return whether this much more may be kept."""
         most = self.device_bytes // SHARE - size
         if self._at_most > most:
             self._at_most = self.spare_bytes
@@ -308,7 +303,7 @@ class Pool:
                 self._loan.pieces[address] = size
             return address
         except BackendError:
-            if self._loan is not None:  # the stream is not to be waited for
+            if self._loan is not None:  # the stream must not be waited for
                 raise
             self.release()
             with _POOLS_LOCK:
@@ -319,11 +314,11 @@ class Pool:
 
     def _free(self, address: int) -> None:
         enter(self.stream.card)
-        driver.cuMemFree(address)  # it waits for the card; where that has failed, there is nothing to give back
+        driver.cuMemFree(address)  # it waits for the card; if that has failed, there is nothing to free
 
 
 def _free_all(spare: dict[int, list[int]], returned: list[tuple[int, int]], card: int) -> None:
-    """Free what a pool has kept that nobody refers to any more, and forget it: buffers may die after their pool."""
+    """Free and forget the unreferenced memory of a pool; buffers may die after their pool."""
     if inherited():
         return
     enter(card)
@@ -335,13 +330,12 @@ def _free_all(spare: dict[int, list[int]], returned: list[tuple[int, int]], card
 
 
 def page_locked(card: int, nbytes: int) -> Bytes:
-    """Return memory of the host that is never paged out, so that the card copies without a stage of the driver's.
+    """Return page-locked host memory, which the card copies without staging by the driver.
 
     It is freed with the last array over it.
 
     Raises:
         BackendError: TIL708 or TIL808, the driver does not give so much.
-
     """
     enter(card)
     size = max(nbytes, 1)
@@ -365,11 +359,10 @@ def rounded(nbytes: int) -> int:
 
 
 def copy(stream: Stream, read: Any, write: Any, count: int, after: Sequence[Event]) -> Event:
-    """Copy ``count`` bytes between places, of which at least one is on the card, once ``after`` have completed.
+    """Copy ``count`` bytes between places, of which at least one is on the card, after ``after``.
 
     Raises:
         BackendError: TIL808, the driver refuses.
-
     """
 
     def work() -> None:

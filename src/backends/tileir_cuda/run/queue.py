@@ -1,9 +1,9 @@
-"""Programs that are handed over in one native call, on memory of their card; nobody waits for them.
+"""Programs submitted by one native call on device memory, without waiting.
 
-The works of a program as runs: launches that follow each other, of which a graph is made, and how often each runs.
+Works of a program are runs: sequences of launches that form a graph, with repetition counts.
 
-A loop of any number of steps is a graph of some steps, which is launched again and again: the driver needs as long to
-make a graph, and to change it, as it has launches.
+A loop of any number of steps is a graph of some steps, launched repeatedly: the time to make or change a graph is
+proportional to its launches.
 """
 
 from __future__ import annotations
@@ -36,26 +36,25 @@ if TYPE_CHECKING:
     from tileir_cuda.run.stream import CudaEvent, Stream
 
 Launched: TypeAlias = tuple[Any, Sequence[Any]]
-"""A kernel and its arguments: buffers, or numbers of arrays that come later."""
+"""Kernel and its arguments: buffers, or numbers of arrays to be given."""
 
 Work: TypeAlias = Launched | Repetition | Choice
-"""A launch, or a loop with a count: programs with conditions are not handed over as a whole."""
+"""Launch or counted loop: programs with conditions are not submitted as a whole."""
 
 MOST: Final = 4096
-"""Launches of a graph at most."""
+"""Maximum number of launches in a graph."""
 
 REPEATED: Final = 512
-"""Launches of a graph of steps at most: on the card they take a hundred times as long as the next graph to begin."""
+"""Maximum number of launches in a graph of steps: they take a hundred times as long as starting the next graph."""
 
 
 @attrs.frozen(eq=False)
 class Runs:
-    """Sequence of launches, run one after the other.
+    """Runs of launches, one after the other.
 
     Attributes:
-        bodies: Launches that follow each other.
-        order: Numbers of bodies, and how often each runs before the next one does.
-
+        bodies: Sequences of launches.
+        order: Numbers of bodies with repetition counts, in order.
     """
 
     bodies: list[list[Launched]] = attrs.field(factory=list, init=False)
@@ -64,7 +63,7 @@ class Runs:
 
     @classmethod
     def of(cls, works: Iterable[Work]) -> Runs:
-        """Return the runs of works, whose loops have counts."""
+        """Return the runs of works with counted loops."""
         runs = cls()
         runs._add(works)
         runs._flush()
@@ -80,7 +79,7 @@ class Runs:
                 self._flush()
 
     def _flush(self) -> None:
-        """Make a run of the launches that are pending."""
+        """Make a run of the pending launches."""
         if self._pending:
             self._run(self._pending, 1)
             self._pending.clear()
@@ -108,17 +107,17 @@ class Runs:
 
 
 def _times(loop: Repetition) -> int:
-    assert isinstance(loop.times, int)  # others go by conditions
+    assert isinstance(loop.times, int)  # others are conditional
     return loop.times
 
 
 def _launch(work: Launched | Choice) -> Launched:
-    assert isinstance(work, tuple)  # others go by conditions
+    assert isinstance(work, tuple)  # others are conditional
     return work
 
 
 def _length(works: Iterable[Work]) -> int:
-    """Return how many launches works are."""
+    """Return the number of launches of works."""
     lengths = (_times(work) * _length(work.works) if isinstance(work, Repetition) else 1 for work in works)
     return sum(lengths)
 
@@ -137,18 +136,17 @@ STATUS_BITS: Final = 32
 
 @attrs.define(eq=False, repr=False)
 class _Records:
-    """What is collected of launches.
+    """Collected launches.
 
     Attributes:
-        count: How many arrays come later; they are the first arguments.
+        count: Number of arrays to be given, which are the first arguments.
         fixed: Addresses of the other arguments.
-        runs: Launches that follow each other, and how often.
-        launches: What the native code reads of each launch, and the names of their kernels.
-        places: Which argument each parameter is; from -1 down, which one points to it.
-        maps: What makes tensor maps, and which argument each of its kernel's parameters is.
-        after: For each launch, those of the same run that it follows, by their numbers there.
-        uses: The memory of each launch.
-
+        runs: Sequences of launches, and their counts.
+        launches: Native descriptions of the launches, and the names of their kernels.
+        places: Argument number of each parameter; from -1 down, argument that a parameter points to.
+        maps: Makers of tensor maps, and the argument of each of their kernels' parameters.
+        after: Predecessors of each launch, by numbers in its run.
+        uses: Memory of each launch.
     """
 
     count: int
@@ -164,7 +162,7 @@ class _Records:
     _pointed: int = attrs.field(default=0, init=False)
 
     def add_runs(self, runs: Runs) -> None:
-        """Add all launches, and what is run of them."""
+        """Add all launches and their runs."""
         bodies: list[Run] = []
         graph = 0
         for launched in runs.bodies:
@@ -180,7 +178,7 @@ class _Records:
                 self.runs.append(Run(body.first, body.count, body.place, times, body.graph))
 
     def _add(self, kernel: CudaKernel, arguments: Sequence[CudaBuffer | int]) -> None:
-        """Add a launch; a grid without groups is none."""
+        """Add a launch, unless its grid is empty."""
         if not all(kernel.shape[:-1]):
             return
         places = [each if isinstance(each, int) else self._number(each.address) for each in arguments]
@@ -195,14 +193,14 @@ class _Records:
         self.places += [*places, *(~number for number in pointed)]
 
     def _number(self, address: int) -> int:
-        """Return which argument an address is."""
+        """Return the argument number of an address."""
         if address not in self._numbers:
             self._numbers[address] = self.count + len(self.fixed)
             self.fixed.append(address)
         return self._numbers[address]
 
     def settled_places(self) -> tuple[int, ...]:
-        """Return the places, tensor maps behind all addresses."""
+        """Return the places, with tensor maps after all addresses."""
         behind = self.count + len(self.fixed)
         return tuple(place if place >= 0 else ~(~place + behind) for place in self.places)
 
@@ -215,16 +213,16 @@ def _use(param: Param, argument: CudaBuffer | int) -> Use:
 
 
 def _placed(use: Use, addresses: Sequence[int]) -> Use:
-    """Return a use whose array has come."""
+    """Return a use with its array's address."""
     start = 0 if use.array < 0 else addresses[use.array]
     return Use(-1, start + use.begin, start + use.end, use.writes)
 
 
 @attrs.frozen(eq=False)
 class CudaQueue:
-    """Launches of which some arrays are given each time. It fulfils :class:`tileir.runtime.offers.ArrayQueue`.
+    """Launches with some arrays given each time. Implements :class:`tileir.runtime.offers.ArrayQueue`.
 
-    Several threads may use it where its own buffers allow it.
+    Several threads may use it if its own buffers allow it.
     """
 
     _executor: CudaExecutor
@@ -240,11 +238,10 @@ class CudaQueue:
 
     @classmethod
     def of(cls, executor: CudaExecutor, works: Sequence[Work], count: int) -> CudaQueue:
-        """Ready works: kernels with their arguments, buffers or the numbers of ``count`` arrays that come later.
+        """Prepare works: kernels with their arguments, buffers or the numbers of ``count`` arrays to be given.
 
         Raises:
             BackendError: TIL808, the driver refuses; TIL809, the process was forked.
-
         """
         records, runs = _Records(count), Runs.of(works)
         records.add_runs(runs)
@@ -266,16 +263,15 @@ class CudaQueue:
         )
 
     def launch(self, addresses: Sequence[int], stream: int | None = None) -> CudaEvent:
-        """Hand all launches over, and return an event that completes behind them.
+        """Submit all launches, and return their completion event.
 
         Args:
-            addresses: Where the arrays are that come later.
-            stream: A stream of others: the launches follow what is in it, and what comes later there follows them.
+            addresses: Addresses of the arrays.
+            stream: Foreign stream: the launches follow work in it, and later work there follows them.
 
         Raises:
             BackendError: TIL804 or TIL808, the driver refuses; TIL807, the executor was closed; TIL809, the process was
                 forked.
-
         """
         own = self._stream
         if self._executor.closed:
@@ -297,7 +293,7 @@ class CudaQueue:
         return self._fail(told)
 
     def _recorded(self, capture: Capture, arguments: int, addresses: Sequence[int]) -> int:
-        """Hand launches over one by one, each behind those whose memory it needs, and return what the code told."""
+        """Submit launches one by one with their dependences by memory, and return the native code's result."""
         capture.held.append(self._held)
         one, alone = Run(0, 1, 0, 1, 0), Table.from_buffer_copy(self._table)
         alone.runs, alone.count = addressof(one), 1
@@ -312,21 +308,20 @@ class CudaQueue:
         return 0
 
     def bound(self, addresses: Sequence[int]) -> BoundQueue:
-        """Return the launches on arrays at these addresses as one of those of :meth:`CudaExecutor.run_batch`."""
+        """Return the launches on arrays at these addresses as one for :meth:`CudaExecutor.run_batch`."""
         return BoundQueue(self, addresses)
 
     def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
-        """Return the launches as a function of arrays, as :class:`tileir.runtime.offers.ArrayQueue` says.
+        """Return the launches as a function of arrays, like :class:`tileir.runtime.offers.ArrayQueue`.
 
         Raises:
             BackendError: TIL808, the driver refuses.
-
         """
         program = Program(addressof(self._table), self._launcher.address, self._fixed, self._entries)
         return array_call(program, self._executor, operands, read, home, self._fail)
 
     def _fail(self, told: int) -> NoReturn:
-        """Wait for what was handed over, so that arrays are free again, and raise."""
+        """Wait for submitted work, so that arrays are free again, and raise."""
         self._stream.drain()
         number, status = told >> STATUS_BITS, told & (1 << STATUS_BITS) - 1
         fail(f"kernel {self._names[number - 1]}" if number else "a run", status_of(status))
@@ -334,11 +329,11 @@ class CudaQueue:
 
 @attrs.frozen(eq=False)
 class BoundQueue:
-    """All launches of a queue on some arrays."""
+    """All launches of a queue on given arrays."""
 
     queue: CudaQueue
     addresses: Sequence[int]
 
     def enqueue(self) -> None:
-        """Put them into the stream; the errors are those of :meth:`CudaQueue.launch`."""
+        """Put them into the stream; raises the errors of :meth:`CudaQueue.launch`."""
         self.queue.launch(self.addresses)

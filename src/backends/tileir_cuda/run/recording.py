@@ -1,10 +1,10 @@
-"""Work that was recorded once, and is handed over as one graph of the driver whenever the same memory comes again.
+"""Recorded work, replayed as one driver graph when its memory occurs again.
 
-A recording has the addresses of all that it reads and writes. What it takes of the card's memory is its recorder's own,
-and results go back to that when nobody refers to them. Temporaries of programs stay these programs' own, which run one
-after the other, but live as long as the recording. Work on given memory is recorded as often as results of it live
-at a time; what comes to memory that was never seen, or too often to memory in use, is done by the caller. In the graph
-each piece of work follows those whose memory it needs, so that messages and kernels may go on beside each other.
+A recording has the addresses of all inputs and outputs. Its device memory belongs to its recorder, and results return
+there when nothing refers to them. Temporaries belong to their programs, which run one after the other, but live as long
+as the recording. Work on given memory is recorded as often as its results are alive at a time; work on new memory, or
+too often on memory in use, is left to the caller. In the graph, work depends on earlier users of its memory, so that
+messages and kernels may overlap.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tileir_cuda.run.stream import CudaEvent, Stream
 
 MOST: Final = 16
-"""Recordings of a recorder at most: steps of a loop need two or three."""
+"""Maximum number of recordings of a recorder: steps of a loop need two or three."""
 
 REMEMBERED: Final = 64
-"""Most sets of addresses that are remembered without a recording."""
+"""Maximum number of address sets remembered without a recording."""
 
 REFUSALS: Final = 3
 """Failed attempts after which nothing is recorded any more."""
@@ -38,12 +38,11 @@ REFUSALS: Final = 3
 
 @attrs.define(eq=False)
 class Reserve:
-    """Memory that only recordings use. Buffers over it give it back as they do to a pool.
+    """Memory only for recordings. Buffers over it return it like to a pool.
 
     Attributes:
         pieces: Sizes by addresses.
-        live: Addresses of results that somebody refers to.
-
+        live: Addresses of results in use.
     """
 
     pool: Pool
@@ -55,11 +54,11 @@ class Reserve:
 
     @property
     def spare(self) -> dict[int, int]:
-        """Pieces that nobody refers to, by addresses."""
+        """Unused pieces, by addresses."""
         return {address: size for address, size in self.pieces.items() if address not in self.live}
 
     def settle(self, loan: Loan, results: set[int]) -> None:
-        """Have what was lent and has come back, or is a result; the rest is the pool's."""
+        """Take over lent memory that has come back or holds results; the pool gets the rest."""
         for address, size in loan.pieces.items():
             self.pieces[address] = size
             if address in loan.missing - results:
@@ -72,7 +71,7 @@ class Reserve:
         return PooledCudaBuffer(address, nbytes, self.pool.stream, None, False, pool, self.pieces[address])
 
     def give(self, address: int, _: int, shared: bool) -> None:
-        """Take a piece back; what others used in streams of their own stays in use."""
+        """Take a piece back; pieces that others used in their own streams stay in use."""
         if not shared:
             self.live.discard(address)
 
@@ -85,14 +84,13 @@ def _returned(pool: Pool, pieces: dict[int, int]) -> None:
 
 @attrs.frozen(eq=False)
 class _Recording:
-    """A graph of the driver.
+    """Graph of the driver.
 
     Attributes:
-        native: What can be launched.
+        native: Executable graph.
         memory: Addresses of the pieces that it may use.
-        results: For each the address and size of its memory, or the number of what is given.
-        held: What has further memory that it uses.
-
+        results: For each result the address and size of its memory, or the number of a given buffer.
+        held: Owners of further memory that it uses.
     """
 
     native: Any
@@ -117,18 +115,17 @@ class Recorder:
     def run(
         self, given: Sequence[CudaBuffer], work: Callable[[], Sequence[CudaBuffer]]
     ) -> tuple[Sequence[CudaBuffer], CudaEvent] | None:
-        """Hand over what was recorded of work; see :class:`tileir.runtime.offers.Recorder`.
+        """Submit recorded work; see :class:`tileir.runtime.offers.Recorder`.
 
         Raises:
             BackendError: TIL808, the driver refuses; TIL807, the executor was closed; TIL809, the process was forked.
-
         """
         self.executor.check_open()
         key = tuple([buffer.address for buffer in given])
         known, reserve = self._found.get(key), self._reserve
         if known is None:
             known = self._remembered(key)
-            if reserve.pieces.keys().isdisjoint(key):  # what recordings made comes again
+            if reserve.pieces.keys().isdisjoint(key):  # results of recordings come again
                 return None
         live = reserve.live
         for recording in known:
@@ -138,7 +135,7 @@ class Recorder:
             return None
         try:
             recording = self._recorded(given, work)
-        except BackendError:  # done without a recording it fails again, or works
+        except BackendError:  # without a recording it fails again, or succeeds
             self._refused += 1
             return None
         known.append(recording)
@@ -169,11 +166,10 @@ class Recorder:
         return results, event
 
     def _recorded(self, given: Sequence[CudaBuffer], work: Callable[[], Sequence[CudaBuffer]]) -> _Recording:
-        """Record work on what is given.
+        """Record work on given buffers.
 
         Raises:
-            BackendError: TIL808, it waits for the card, or keeps memory that is not that of its results.
-
+            BackendError: TIL808, it waits for the card, or keeps memory other than that of its results.
         """
         pool, reserve = self.executor.pool, self._reserve
         places = {buffer.address: number for number, buffer in enumerate(given)}
@@ -200,11 +196,10 @@ class Recorder:
 def _captured(
     stream: Stream, work: Callable[[], Sequence[CudaBuffer]]
 ) -> tuple[Any, Sequence[CudaBuffer], Sequence[object]]:
-    """Return work as a graph that can be launched, what it returned, and what it holds; nothing of it is done.
+    """Capture work, without running it, as an executable graph, with its results and the objects that it holds.
 
     Raises:
-        BackendError: TIL808, the driver refuses, or the work waits for the card; and what the work raises.
-
+        BackendError: TIL808, the driver refuses, or the work waits for the card; and errors of the work.
     """
     with stream.lock:
         enter(stream.card)

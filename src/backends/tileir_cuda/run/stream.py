@@ -1,7 +1,7 @@
-"""The stream of an executor: work goes in with what it waits for, and comes out as events.
+"""Stream of an executor: work enters with its dependences and is tracked by events.
 
-All work of an executor is in one stream, which runs in order. What waits for events of others enters it when they have
-completed, so that nothing in the stream ever waits for the host.
+All work of an executor is in one stream, which runs in order. Work that depends on foreign events enters it when they
+have completed, so that the stream never waits for the host.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ from tileir_cuda.run.driver import NOT_READY, PROCESS, SUCCESS, checked, enter, 
 from tileir_cuda.run.following import Use
 
 LEAST: Final = 8 << 10
-"""The driver takes fewer bytes along with its command."""
+"""Minimum size for staging; smaller copies are embedded in the driver's command."""
 
 MOST: Final = 512 << 10
-"""More are as fast by the driver's own stages. On an H200 64 KiB take the host 19 µs so, and 8 from here."""
+"""Maximum size for staging; larger copies are as fast by the driver. On an H200, 64 KiB take the host 19 µs by the
+driver, and 8 from here.
+"""
 
 PIECES: Final = 4
-"""Copies under way at the same time, before the oldest one is waited for."""
+"""Maximum number of copies in flight."""
 
 
 @attrs.define(eq=False)
 class Staging:
-    """The pieces of one stream, allocated when they are first needed; callers hold the lock of the stream."""
+    """Staging pieces of one stream, allocated on demand; callers hold the lock of the stream."""
 
     _pieces: list[np.ndarray[Any, Any]] = attrs.field(factory=list, init=False)
     _ends: list[Any] = attrs.field(factory=list, init=False)
@@ -44,11 +46,10 @@ class Staging:
     _without: bool = attrs.field(default=False, init=False)
 
     def copy(self, card: int, native: Any, array: np.ndarray[Any, Any], to: int, count: int) -> bool:
-        """Put the copy of an array into a stream; the array is free at once. False, with nothing done, where it is not.
+        """Put the copy of an array into a stream and free the array; return False, with nothing done, if unsuitable.
 
         Raises:
             BackendError: TIL808, the driver refuses.
-
         """
         if not LEAST <= count <= MOST or self._without or not self._allocated(card):
             return False
@@ -61,7 +62,7 @@ class Staging:
         return True
 
     def forget(self) -> None:
-        """Leave what a forked child has of its parent alone."""
+        """Forget the parent's pieces in a forked child."""
         self._without = True
 
     def _allocated(self, card: int) -> bool:
@@ -81,18 +82,18 @@ class Staging:
 
 MILLISECOND: Final = 1e-3
 PATIENCE: Final = 8
-"""How many pieces of work may be kept without a look at whether they have completed."""
+"""Maximum number of pieces of work between checks for completion."""
 
 WAITING: Final = 64
-"""How many threads may wait for events, to call whoever wants to be called; they start when they are needed."""
+"""Maximum number of threads that wait for events to call callbacks; started on demand."""
 
 
 @attrs.define(eq=False)
 class CudaEvent:
-    """A piece of work in a stream, or all of it so far. It fulfils :class:`tileir.runtime.interface.Event`.
+    """Completion of work in a stream, or of all work so far. Implements :class:`tileir.runtime.interface.Event`.
 
-    The driver marks the end of a piece at once, and that of all work only when somebody asks for it first: until then
-    nobody has to pay for it, and what comes meanwhile belongs to it as well.
+    The driver marks the end of a piece at once, that of all work on first request only: until then it costs nothing,
+    and includes later work as well.
     """
 
     stream: Stream = attrs.field(repr=False)
@@ -118,16 +119,16 @@ class CudaEvent:
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that it ended with; None where it completed, or has not ended."""
+        """Failure of the work; None on success or before the end."""
         return self._failure if self.done else None
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the device was busy; None before completion, or where nobody asked to measure."""
+        """Seconds that the device was busy; None before completion or if not measured."""
         return self._duration if self.done else None
 
     def wait(self) -> None:
-        """Block until it completes; raise the error where it, or something before it on the card, failed."""
+        """Block until it completes; raise the error if it, or earlier work on the card, failed."""
         if not self._settled and self.stream.end_tail(self):
             enter(self.stream.card)
             self._settle(driver.cuEventSynchronize(self._end)[0])
@@ -143,7 +144,7 @@ class CudaEvent:
             _watchers.call(self, callback)
 
     def abandon(self) -> None:
-        """Mark it as failed in a forked child, where the driver could not tell any more."""
+        """Mark it as failed in a forked child, where the driver is unusable."""
         if not self._settled:
             message = "the process forked before the device was done; do it again in the child, on another device"
             self._failure = Failure.of(BackendError((Diagnostic("TIL809", message),)))
@@ -151,29 +152,29 @@ class CudaEvent:
 
     @property
     def settled(self) -> bool:
-        """Completion of the event, as far as somebody has asked."""
+        """Whether completion is known without asking the driver."""
         return self._settled
 
     @property
     def failed(self) -> bool:
-        """True if somebody has found out that it failed."""
+        """True if it is known to have failed."""
         return self._failure is not None
 
     def mark(self, end: Any) -> None:
-        """Take the driver's event behind it."""
+        """Set the driver's event that marks its end."""
         self._end = end
 
     def lose(self, error: BackendError) -> None:
-        """Fail with an error, as the card does not tell of its end any more."""
+        """Fail with an error, as the card no longer reports its end."""
         self._failure, self._settled = Failure.of(error), True
 
     @property
     def is_marked(self) -> bool:
-        """True if the driver has an event behind it."""
+        """True if a driver event marks its end."""
         return self._end is not None
 
     def _settle(self, status: Any) -> None:
-        """Keep the error and the time, and give the driver's events back."""
+        """Store error and duration, and recycle the driver's events."""
         with self.stream.lock:
             if self._settled:
                 return
@@ -188,17 +189,16 @@ class CudaEvent:
 
 @attrs.define(eq=False)
 class Stream(Renewable):
-    """One stream of one card. Thread safe.
+    """Stream of one card. Thread safe.
 
     Attributes:
-        card: The driver's number of the card.
-        native: The driver's stream.
-        measures: Whether events tell how long the work took.
-        lock: Held while work enters the stream, so that the event behind it is its own.
-        staging: Through what arrays of the host go into it.
-        tail: The event of all work so far whose end is not marked yet; None where nothing has come since.
-        capture: What records work that is not done, so that nobody can wait for it; None where it is done.
-
+        card: Ordinal of the card in the driver.
+        native: Stream of the driver.
+        measures: Whether events measure durations.
+        lock: Held while work enters the stream, so that its end event directly follows it.
+        staging: Staging memory for host arrays.
+        tail: Event of all work so far whose end is not marked yet; None if there is no new work.
+        capture: Capture in progress, whose work cannot be waited for; None without one.
     """
 
     card: int
@@ -215,11 +215,10 @@ class Stream(Renewable):
 
     @classmethod
     def of(cls, card: int, *, measures: bool) -> Stream:
-        """Make a stream that waits for no other.
+        """Make a stream that does not synchronise with others implicitly.
 
         Raises:
             BackendError: TIL808, the driver refuses; TIL809, the process was forked.
-
         """
         enter(card)
         flag = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
@@ -235,18 +234,17 @@ class Stream(Renewable):
         what: str,
         uses: Sequence[Use] = (EVERYTHING,),
     ) -> Event:
-        """Put work into the stream, now or when all of ``after`` that are not of this stream have completed.
+        """Put work into the stream, now or when all foreign events of ``after`` have completed.
 
         Args:
             work: Calls the driver.
-            held: What must stay alive until the work has completed.
-            after: What it waits for; if one fails, it fails with the same error.
-            what: What to call it in messages.
-            uses: The memory that it uses.
+            held: Objects to keep alive until the work has completed.
+            after: Events that it waits for; if one fails, it fails with that error.
+            what: Description for messages.
+            uses: Memory that it uses.
 
         Raises:
             BackendError: TIL708, TIL804 or TIL808, the driver refuses it.
-
         """
         others: list[Event] = []
         for event in after:
@@ -263,7 +261,7 @@ class Stream(Renewable):
     def begin(
         self, work: Callable[[], object], held: object, what: str, uses: Sequence[Use] = (EVERYTHING,)
     ) -> CudaEvent:
-        """Put work into the stream now; the errors are those of :meth:`submit`."""
+        """Put work into the stream now; raises the errors of :meth:`submit`."""
         enter(self.card)
         with self.lock:
             if self.capture is not None:
@@ -279,12 +277,12 @@ class Stream(Renewable):
         return event
 
     def new_tail(self) -> CudaEvent:
-        """Begin a tail; the lock is held, and there is none."""
+        """Begin a tail; the caller holds the lock, and there is none."""
         self.tail = event = CudaEvent(self, "a run", None, None, None)
         return event
 
     def end_tail(self, event: CudaEvent) -> bool:
-        """Mark the end of an event now, if it is the tail; return False where it failed with that."""
+        """Mark the end of an event now, if it is the tail; return False if that fails."""
         if event.is_marked:
             return True
         enter(self.card)
@@ -294,7 +292,7 @@ class Stream(Renewable):
             if self.tail is event:
                 try:
                     event.mark(self._marked())
-                except BackendError as error:  # the card has failed, and with it all that is in the stream
+                except BackendError as error:  # the card has failed, and with it all work in the stream
                     event.lose(error)
                 else:
                     self._in_flight.append(event)
@@ -305,11 +303,11 @@ class Stream(Renewable):
 
     @property
     def in_use(self) -> bool:
-        """True if there is work of which nobody has seen so far that it is done."""
+        """True if there is work not known to be done."""
         return self.tail is not None or bool(self._in_flight)
 
     def unfinished(self) -> tuple[CudaEvent, ...]:
-        """Return the event behind all work so far; none where all of it has completed."""
+        """Return the event after all work so far; none if all of it has completed."""
         with self.lock:
             if self.tail is not None:
                 return (self.tail,)
@@ -317,21 +315,20 @@ class Stream(Renewable):
 
     @property
     def crosses(self) -> bool:
-        """True if this stream and another one have followed each other."""
+        """True if this stream and another have been synchronised."""
         return self._crossing is not None
 
     def crossing(self) -> int:
-        """Return an event of the driver by which this stream and another one follow each other; the lock is held."""
+        """Return a driver event for synchronising streams; the caller holds the lock."""
         if self._crossing is None:
             self._crossing = checked("an event", driver.cuEventCreate(_UNTIMED))
         return int(self._crossing)
 
     def wait_for(self, other: int) -> None:
-        """Make this stream wait for all that is in another one by now, whose handle is a number.
+        """Make this stream wait for all work so far in another, given by its handle.
 
         Raises:
             BackendError: TIL808, the driver refuses.
-
         """
         enter(self.card)
         with self.lock:
@@ -340,13 +337,12 @@ class Stream(Renewable):
             self.give_back(mark)
 
     def precede(self, other: int, events: Sequence[Event]) -> None:
-        """Make another stream wait for events of this one, without waiting here; for those of others it is done here.
+        """Make another stream wait for events of this one, without waiting here; foreign events are waited for here.
 
-        It waits for all that is in this stream by now, so that one event of the driver does for any number of them.
+        It waits for all work so far in this stream, so that one driver event suffices.
 
         Raises:
             BackendError: TIL808, the driver refuses.
-
         """
         for event in events:
             if not isinstance(event, CudaEvent) or event.stream is not self or event.settled:
@@ -359,28 +355,28 @@ class Stream(Renewable):
                 checked("waiting for a stream", driver.cuStreamWaitEvent(driver.CUstream(other), self._crossing, 0))
 
     def give_back(self, *events: Any) -> None:
-        """Keep events of the driver for the next work."""
+        """Recycle events of the driver."""
         self._spare.extend(event for event in events if event is not None)
 
     def collect(self) -> None:
-        """Let go of the memory of the oldest work, up to the first that has not completed."""
+        """Release the memory of completed work, up to the oldest that has not completed."""
         with self.lock:
             while self._in_flight and self._in_flight[0].done:
                 self._in_flight.popleft()
 
     def finish(self) -> None:
-        """Wait for all work, also for that which waits for events of others."""
+        """Wait for all work, including work that waits for foreign events."""
         self._postponed.wait()
         self.drain()
 
     def drain(self) -> None:
-        """Wait for all work that is in the stream."""
+        """Wait for all work in the stream."""
         enter(self.card)
-        driver.cuStreamSynchronize(self.native)  # what failed tells so itself
+        driver.cuStreamSynchronize(self.native)  # failed work reports itself
         self.collect()
 
     def renew(self) -> None:
-        """Forget the parent's work in a forked child. Nothing of it is released: the driver would wait for it."""
+        """Forget the parent's work in a forked child, without releasing it, as the driver would wait for it."""
         tails = () if self.tail is None else (self.tail,)
         for event in (*self._in_flight, *tails):
             event.abandon()
@@ -391,7 +387,7 @@ class Stream(Renewable):
         self.lock = threading.RLock()
 
     def _marked(self, stream: Any = None) -> Any:
-        """Return an event of the driver that is behind all work so far, of this stream or of another one."""
+        """Return a driver event after all work so far, of this stream or another."""
         if self._spare:
             native = self._spare.pop()
         else:
