@@ -40,7 +40,7 @@ class CudaCompiler:
 
     @property
     def identity(self) -> str:
-        """Return versions, architecture and options: everything beside the kernels that PTX depends on."""
+        """Versions, architecture and options: everything beside the kernels that PTX depends on."""
         parts = (
             *self._driver(),
             f"tileir-{version_of('tileir')}",

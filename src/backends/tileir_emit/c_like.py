@@ -1,7 +1,7 @@
-"""A base for emitters of languages like C: tables of a dialect, and what is written by them. As it stands it is C11.
+"""Base for emitters of C-like languages, driven by tables of a dialect; the defaults are C11.
 
-:class:`CLike` spells the statements and expressions that :mod:`tileir.semtree.legalise` leaves of a kernel. A language
-derives from it, and puts tables of its own in the place of those of C, methods where no table says enough.
+:class:`CLike` emits the statements and expressions that :mod:`tileir.semtree.legalise` leaves in a kernel. A language
+derives from it and replaces tables, or methods where tables do not suffice.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tileir_emit.repeated import with_parts_named
 from tileir_emit.scalariser import scalarised
 
 LOOSE, TERNARY, EITHER, BOTH, BIT_OR, BIT_XOR, BIT_AND, EQUAL, ORDER, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(14)
-"""How tightly operators bind; what is ``LOOSE`` stands in brackets wherever it is an operand."""
+"""Operator precedences; ``LOOSE`` operands are always bracketed."""
 
 SIGNS: Final[Mapping[Op, str]] = MappingProxyType(
     {
@@ -76,7 +76,7 @@ SIGNS: Final[Mapping[Op, str]] = MappingProxyType(
         Op.CMP_GE: ">=",
     }
 )
-"""Operators between two operands."""
+"""Binary operators."""
 
 FUNCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
     {
@@ -90,31 +90,30 @@ FUNCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
         Op.FMA: "fma",
     }
 )
-"""Functions of floats that are exact, or rounded once; ``rint`` rounds to even unless a program changes the mode."""
+"""Float functions that are exact or correctly rounded; ``rint`` rounds to even unless a program changes the mode."""
 
 NATIVE: Final = frozenset(op for op in Op if op not in EXPANDED and op.info.domain is not Domain.BITS)
-"""The operations on floats that C has, or that are expressed by those: all that have no expansion."""
+"""Float operations available in C or expressed by those: all that have no expansion."""
 
 
 def scalar_c(
     kernel: KernelFunction, native: frozenset[Op] = NATIVE, capabilities: Capabilities = C_LIKE
 ) -> KernelFunction:
-    """Return an equal kernel of what any language like C can spell: what :class:`CLike` writes.
+    """Return an equivalent kernel in the subset of any C-like language that :class:`CLike` emits.
 
     Statements are ``Declare``, ``DeclareArray``, ``Assign``, ``For`` and ``If``; groups have one thread, so that there
-    are no barriers; loops to unroll are unrolled, and hints left out. Expressions have one lane. They are ``Const``,
+    are no barriers; loops are unrolled as requested, and hints dropped. Expressions have one lane. They are ``Const``,
     ``Var``, ``Subscript``, ``Cast``, ``Bitcast``, the ``GridIndex`` of groups, and ``Apply`` of ``NEG``, ``BIT_NOT``,
-    ``COND`` and what :data:`SIGNS` and :data:`FUNCTIONS` have, where C defines the result. Floats narrower than f32 are
-    nothing but their bits.
+    ``COND`` and the operations of :data:`SIGNS` and :data:`FUNCTIONS`, where C defines the result. Floats narrower than
+    f32 are only their bits.
 
     Args:
         kernel: The kernel.
         native: Mathematical functions that are not expanded.
-        capabilities: What else the language has, hints among it.
+        capabilities: Other capabilities of the language, including hints.
 
     Raises:
-        BackendError: TIL804, the kernel holds something that no row of :mod:`tileir.semtree.legalise` expresses.
-
+        BackendError: TIL804, the kernel has an operation that no row of :mod:`tileir.semtree.legalise` expresses.
     """
     expanded = expand_kernel(one_thread(kernel), native)
     scope = NameScope.of(kernel_names(expanded))
@@ -129,16 +128,15 @@ def scalar_c(
 
 @attrs.frozen
 class Value:
-    """An expression of the language.
+    """Expression of the language.
 
     Attributes:
-        text: How it is written.
-        type: What it computes.
-        rank: How tightly the outermost operator binds, from :data:`LOOSE` to :data:`ATOM`.
-        known: The value of an integer or bool that is a constant, the same in all lanes.
-        mask: Bits of each lane of a vector of bools, where comparisons of vectors give integers, 0 or -1.
-        splat: The scalar that is in every lane of a vector of numbers, if that is how it was made.
-
+        text: Text of the expression.
+        type: Its type.
+        rank: Precedence of the outermost operator, from :data:`LOOSE` to :data:`ATOM`.
+        known: Value of an integer or bool constant, equal in all lanes.
+        mask: Bits of each lane of a vector of bools, if comparisons of vectors give integers, 0 or -1.
+        splat: Scalar from which a vector of numbers was broadcast, if any.
     """
 
     text: str
@@ -153,15 +151,15 @@ class Value:
         return self.text if self.rank >= rank else f"({self.text})"
 
     def retyped(self, kind: Type) -> Value:
-        """Return the same text as a value of another type."""
+        """Return a value of another type with this text."""
         return attrs.evolve(self, type=kind, known=None, splat=None)
 
 
 @attrs.frozen
 class Infix:
-    """An operator between two operands: how tightly it binds, and what each side must bind at least.
+    """Binary operator: its precedence, and the minimum precedence of each side.
 
-    An operand on the left that binds as tightly as the operator needs no brackets either, unless that is ``LOOSE``.
+    A left operand with the precedence of the operator needs no brackets either, unless that is ``LOOSE``.
     """
 
     sign: str
@@ -170,13 +168,13 @@ class Infix:
     right: int
 
     def of(self, left: Value, right: Value, kind: Type) -> Value:
-        """Return the operation, whose result has the type ``kind``."""
+        """Return the operation, with a result of type ``kind``."""
         least = self.rank if left.rank == self.rank > LOOSE else self.left
         return Value(f"{left.at(least)} {self.sign} {right.at(self.right)}", kind, self.rank)
 
 
 def call(function: str, kind: Type, *args: Value | str) -> Value:
-    """Return what a function returns."""
+    """Return a function call."""
     return Value(f"{function}({', '.join(arg if isinstance(arg, str) else arg.text for arg in args)})", kind)
 
 
@@ -195,69 +193,67 @@ def _infix() -> Iterator[tuple[Op, Infix]]:
 
 @attrs.define(eq=False, repr=False)
 class Helpers:
-    """The functions beside kernels that a program needs, in the order of their first use."""
+    """Helper functions of a program beside its kernels, in the order of first use."""
 
     _functions: dict[str, str] = attrs.field(factory=dict, init=False)
 
     def use(self, name: str, make: Callable[[], str]) -> str:
-        """Return ``name``, and keep the function that ``make`` writes when it is new.
+        """Return ``name``, and add the function from ``make`` if it is new.
 
-        ``make`` may use other helpers, which then stand before this one.
+        ``make`` may use other helpers, which then precede this one.
         """
         if name not in self._functions:
             self._functions[name] = make()
         return name
 
     def function(self, name: str, result: str, params: str, *body: str) -> str:
-        """Return ``name``, and keep a function of these parameters and lines under it."""
+        """Return ``name``, and add a function with these parameters and lines."""
         lines = "".join(f"  {line}\n" for line in body)
         return self.use(name, lambda: f"static inline {result} {name}({params})\n{{\n{lines}}}\n")
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The functions that were used."""
+        """Helper functions in use."""
         return tuple(self._functions.values())
 
 
 _CONTINUED: Final = ("\\", "??/")
-"""Ends of lines, one of them a trigraph, after which C takes the next line as a part of the same."""
+"""Line endings, one of them a trigraph, by which C continues a line."""
 
 
 @attrs.define(eq=False, repr=False)
 class CLike:
-    """Writes the statements and expressions of one kernel.
+    """Writer of the statements and expressions of one kernel.
 
     The tables are those of C11 with the headers ``math.h``, ``stdbool.h`` and ``stdint.h``, where every value is a
     scalar, groups have one thread, and floats narrower than f32 are their bits.
 
     Attributes:
-        TYPES: The type of a variable, by its dtype.
-        ELEMENTS: The type of an element in memory, where that is another one.
-        VECTOR: The type of several lanes.
-        LITERALS: Constants of integers that are not just digits.
-        LEAST: The least integers of the types that have no constant for these.
-        INFIX: Operators.
+        TYPES: Type of a variable, by its dtype.
+        ELEMENTS: Type of an element in memory, if different.
+        VECTOR: Type of several lanes.
+        LITERALS: Integer constants other than plain digits.
+        LEAST: Least integers of types without a literal for them.
+        INFIX: Binary operators.
         FUNCTIONS: Functions of f64.
-        FUNCTION: How those of f32 are called.
-        VALUED: Floats narrower than f32 of which variables hold the values; of others they hold the bits.
-        SIGNED: How tightly a sign before an operand binds.
-        OPENING: What follows the head of a block; without a brace, that stands on a line of its own.
-        HINTS: Lines before loops of some kinds that tell compilers of these.
-        DECLARED: A variable; ``const`` is ``CONST`` where nothing is assigned to it.
-        ARRAY: An array of one thread.
-        SCRATCH: An array in the memory ``scratch`` of a group.
-        POINTER: A parameter; ``restrict`` is ``RESTRICT`` where it overlaps no other one.
-        kernel: What is written.
-        names: The identifier of each name of the kernel.
-        scope: The identifiers that are taken.
-        out: Where to.
-        ranges: What is known about integers where one is written, for constants in place of what has one value only;
-            None where nothing is.
-        helpers: The functions of the program that the kernel is part of.
-        places: Where arrays live.
-        variables: What is known of variables beside their types.
-        assigned: Names of the variables that are assigned to somewhere in the kernel.
-
+        FUNCTION: Names of functions of f32.
+        VALUED: Narrow floats whose values are held in variables; for others it is the bits.
+        SIGNED: Precedence of unary signs.
+        OPENING: Text after the head of a block; without a brace, that is on its own line.
+        HINTS: Lines before loops of some kinds, as hints to compilers.
+        DECLARED: Declaration of a variable; ``const`` is ``CONST`` if it is not reassigned.
+        ARRAY: Array of one thread.
+        SCRATCH: Array in the memory ``scratch`` of a group.
+        POINTER: Parameter; ``restrict`` is ``RESTRICT`` if it overlaps no other.
+        kernel: The kernel.
+        names: Identifier of each name of the kernel.
+        scope: Identifiers in use.
+        out: Output lines.
+        ranges: Ranges of integers, for replacing single-valued ones by constants; None for no replacement.
+        helpers: Helper functions of the kernel's program.
+        places: Places of arrays.
+        variables: Facts about variables beside their types.
+        assigned: Names of the variables that are reassigned in the kernel.
     """
 
     TYPES: ClassVar[Mapping[DType, str]] = MappingProxyType(dict(_types()))
@@ -292,12 +288,12 @@ class CLike:
     assigned: frozenset[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Place the arrays, and note which variables change."""
+        """Place the arrays, and collect reassigned variables."""
         self.places = self.layout()
         self.assigned = assigned_variables(self.kernel.body)
 
     def layout(self) -> Layout:
-        """Return where arrays live: small ones of a thread are variables, others are in scratch memory."""
+        """Return the places of arrays: small ones of a thread are variables, others are in scratch memory."""
         return layout(self.kernel)
 
     # Statements
@@ -342,7 +338,7 @@ class CLike:
                 self.instruction(stmt)
 
     def instruction(self, stmt: Stmt) -> None:
-        """Write a statement that not all languages have; those that this one lacks are lowered before, or left out."""
+        """Write an optional statement; statements that this language lacks are lowered before, or dropped."""
         raise TypeError(f"there is no {type(stmt).__name__} in this language; see tileir.semtree.legalise")
 
     def declare(self, stmt: Declare) -> None:
@@ -354,12 +350,12 @@ class CLike:
         self.note(stmt)
 
     def note(self, stmt: Declare | For) -> None:
-        """Note what a statement tells about its variable."""
+        """Record facts of a statement about its variable."""
         if self.ranges is not None:
             self.ranges.enter(stmt)
 
     def temporary(self, stem: str, value: Value) -> Value:
-        """Return ``value`` as a name: itself where it is one, else a new variable."""
+        """Return ``value`` as a name: itself if it is one, else a new variable."""
         return value if value.text.isidentifier() else self.named(stem, value)
 
     def named(self, stem: str, value: Value) -> Value:
@@ -396,31 +392,31 @@ class CLike:
             self.write(loop.body)
 
     def first(self, loop: For) -> str:
-        """Return the first value of a counter."""
+        """Return the initial value of a counter."""
         return self.plain(self.value(loop.begin))
 
     def end(self, loop: For) -> str:
-        """Return the bound of a loop as a text whose value the loop cannot change."""
+        """Return the bound of a loop as a text with a loop-invariant value."""
         return self.fixed(loop.end, f"{self.names[loop.counter.name]}_end")
 
     def loop_hint(self, loop: For) -> str:
-        """Return a line before a loop that tells compilers more of it; empty where there is nothing to tell."""
+        """Return a compiler hint before a loop; empty if there is none."""
         return self.HINTS.get(loop.kind, "")
 
     def fixed(self, expr: Expr, stem: str) -> str:
-        """Return a constant, or a variable that nothing is assigned to: where an expression is none, a new one."""
+        """Return a constant or a variable that is never reassigned, made anew for other expressions."""
         value = self.value(expr)
         if value.known is not None or (isinstance(expr, Var) and expr.name not in self.assigned):
             return self.plain(value)
         return self.named(stem, value).text
 
     def plain(self, value: Value) -> str:
-        """Return an integer where nothing depends on its type: a small constant as its digits."""
+        """Return an integer for uses independent of its type: a small constant as plain digits."""
         small = value.known is not None and abs(value.known) <= DType.I32.maximum
         return str(value.known) if small else value.text
 
     def advance(self, loop: For, name: str, end: str) -> str:
-        """Return the step of a loop; it must not overflow behind the last iteration."""
+        """Return the step of a loop; it must not overflow after the last iteration."""
         values, dtype = trip_values(loop), loop.counter.type.dtype
         if loop.step == 1:
             return f"++{name}"
@@ -439,13 +435,13 @@ class CLike:
                 self.write(stmt.otherwise)
 
     def prefetch(self, target: Subscript) -> str:
-        """Return a call that asks for an element, which may lie outside of the array."""
+        """Return a prefetch call for an element, which may lie outside of the array."""
         return f"__builtin_prefetch(&{self.element(target)})"
 
     # Expressions
 
     def value(self, expr: Expr) -> Value:
-        """Return an expression, after the statements that it needs."""
+        """Return an expression, after writing the statements that it needs."""
         known = self.known(expr)
         if known is not None:
             return self.constant(known, expr.type)
@@ -470,15 +466,15 @@ class CLike:
                 return self.vector(expr)
 
     def known(self, expr: Expr) -> int | None:
-        """Return the one value that an integer can have, as far as ranges tell."""
+        """Return the single value of an integer by its range; None for several."""
         return None if self.ranges is None or expr.type.dtype.is_float else self.ranges.at(expr).known
 
     def divisor(self, expr: Expr) -> int:
-        """Return what divides an integer, as far as ranges tell."""
+        """Return a divisor of an integer, by its range."""
         return 1 if self.ranges is None else self.ranges.at(expr).divisor
 
     def vector(self, expr: Expr) -> Value:
-        """Return a ``Broadcast``, ``Ramp`` or ``Shuffle``; what the language lacks is lowered before."""
+        """Return a ``Broadcast``, ``Ramp`` or ``Shuffle``; unsupported ones are lowered before."""
         raise TypeError(f"there is no {type(expr).__name__} in this language; see tileir.semtree.legalise")
 
     @classmethod
@@ -501,7 +497,7 @@ class CLike:
 
     @classmethod
     def constant(cls, value: bool | int | float, kind: Type) -> Value:
-        """Return a constant, which its dtype represents."""
+        """Return a constant that is representable in its dtype."""
         text = cls.literal(value, kind.dtype)
         signed = text.startswith("-") or (text.startswith("(") and not text.endswith(")"))
         known = None if kind.dtype.is_float else int(value)
@@ -529,7 +525,7 @@ class CLike:
 
     @classmethod
     def real(cls, value: float, dtype: DType) -> str:
-        """Return a float; a finite one as the shortest decimal number that compilers round to it."""
+        """Return a float literal; a finite one as the shortest decimal that rounds to it."""
         suffix, cast = ("f", "") if dtype is DType.F32 else ("", f"({cls.TYPES[dtype]})")
         if not math.isfinite(value):
             return f"{'-' * (value < 0)}{cast}{'NAN' if math.isnan(value) else 'INFINITY'}"
@@ -552,11 +548,11 @@ class CLike:
         return self.infix(op, *args)
 
     def choice(self, condition: Value, then: Value, otherwise: Value) -> Value:
-        """Return ``then`` where a condition holds, else ``otherwise``."""
+        """Return ``then`` if a condition holds, else ``otherwise``."""
         return Value(f"{condition.at(UNARY)} ? {then.at(UNARY)} : {otherwise.at(UNARY)}", then.type, LOOSE)
 
     def signed(self, sign: str, value: Value) -> Value:
-        """Return an operand behind a sign."""
+        """Return an operand with a sign."""
         text = value.at(UNARY if self.SIGNED == LOOSE else ATOM)
         return Value(f"{sign}({text})" if text.startswith("-") else sign + text, value.type, self.SIGNED)
 
@@ -565,11 +561,11 @@ class CLike:
         return (self.FUNCTION if kind.dtype is DType.F32 else "{}").format(self.FUNCTIONS[op])
 
     def infix(self, op: Op, left: Value, right: Value) -> Value:
-        """Return an operator between two operands."""
+        """Return a binary operation."""
         return self.INFIX[op].of(left, right, left.type.with_dtype(DType.BOOL) if op.info.compares else left.type)
 
     def converted(self, value: Value, kind: Type) -> Value:
-        """Return a value as one of another type."""
+        """Return a value converted to another type."""
         return Value(f"({self.type(kind)}){value.at(UNARY)}", kind, UNARY)
 
     def reinterpreted(self, value: Value, kind: Type) -> Value:
@@ -587,7 +583,7 @@ class CLike:
         return f"{self.names[place.array]}[{offset.text if offset.known is None else offset.known}]"
 
     def load(self, place: Subscript) -> Value:
-        """Return an element; any byte but 0 is true."""
+        """Return a loaded element; any byte but 0 is true."""
         text = self.element(place)
         return Value(f"{text} != 0", place.type, LOOSE) if place.type.dtype.is_bool else Value(text, place.type)
 
@@ -602,19 +598,18 @@ class CLike:
 
 
 def comment(text: str) -> str:
-    """Return comments, a line for each of a text, that no character of it can end or continue."""
+    """Return a comment line for each line of texts, with characters escaped that could end or continue it."""
     lines = ["".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line) for line in text.splitlines()]
     return "".join(f"// {line} .\n" if line.endswith(_CONTINUED) else f"// {line}\n" for line in lines)
 
 
 def identifiers(names: Iterable[str], scope: NameScope, is_free: Callable[[str], bool]) -> Mapping[str, str]:
-    """Return an identifier for each name, all different.
+    """Return a distinct identifier for each name.
 
     Args:
-        names: Any texts. Those that are identifiers stay, where they mean nothing else; others begin with ``v_``.
-        scope: What is taken; the identifiers are added.
-        is_free: Whether the language means nothing by a word.
-
+        names: Any texts. Free identifiers stay; other names get the prefix ``v_``.
+        scope: Identifiers in use; the new ones are added.
+        is_free: Whether a word has no meaning in the language.
     """
     ordered = tuple(dict.fromkeys(names))
     free = {name for name in ordered if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and is_free(name)}

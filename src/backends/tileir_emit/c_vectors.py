@@ -1,8 +1,8 @@
-"""A base for emitters of languages like C that have vectors, with operators and functions that work lane by lane.
+"""Base for emitters of C-like languages with vectors, and lane-wise operators and functions.
 
-As it stands the vectors are those of OpenCL C. A bool is ``bool``; a vector of bools is a mask, whose lanes are signed
-integers, 0 or -1, as comparisons of vectors give them: of 8 bits where it is declared, else as wide as what was
-compared. In memory a bool is a byte.
+The default vectors are those of OpenCL C. A bool is ``bool``; a vector of bools is a mask with signed integer lanes, 0
+or -1, like results of vector comparisons: with 8 bits if declared, else as wide as the compared operands. In memory a
+bool is a byte.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _DIFFER: Final = ("!=", EQUAL, "^", BIT_XOR)
 
 
 def _infix() -> Iterator[tuple[Op, Infix]]:
-    """Yield operators; operands of those of bits stand in brackets, for few know how they bind."""
+    """Yield operators; operands of bit operators are bracketed, as few readers know their precedence."""
     for op, sign in SIGNS.items():
         rank = _RANKS.get(sign, SUM)
         inner = SUM if op.info.compares else UNARY
@@ -61,9 +61,9 @@ def _infix() -> Iterator[tuple[Op, Infix]]:
 
 @attrs.frozen
 class Place:
-    """An array: the pointer to its first element, with the qualifiers of what it points to, and that one's alignment.
+    """Array: a qualified pointer to its first element, and the alignment of that.
 
-    ``registers`` says that elements are stored as variables are: narrow floats as wide ones.
+    ``registers`` means that elements are stored like variables: narrow floats as wide ones.
     """
 
     pointer: str
@@ -74,40 +74,39 @@ class Place:
 
     @property
     def stored(self) -> DType:
-        """The element type in memory."""
+        """Element type in memory."""
         return DType.F32 if self.registers and self.dtype.is_narrow else self.dtype
 
     def is_aligned(self, divisor: int, kind: Type) -> bool:
-        """Return whether neighbours from an offset on that ``divisor`` divides lie where a vector of them would."""
+        """Return whether a vector of neighbours is aligned at offsets that ``divisor`` divides."""
         size = kind.dtype.itemsize
         return kind.lanes != 3 and math.gcd(self.alignment, divisor * size) % (kind.lanes * size) == 0
 
     def at(self, offset: Value) -> Value:
-        """Return the pointer to an element; offsets are summed before they are widened to the size of a pointer."""
+        """Return the pointer to an element; offsets are summed before they are widened to pointer size."""
         if offset.known == 0:
             return Value(self.pointer, offset.type)
         return Value(f"{self.pointer} + {offset.at(PRODUCT)}", offset.type, SUM)
 
     def pointer_to(self, element: str, offset: Value) -> str:
-        """Return what a pointer to an element points to as one of type ``element``."""
+        """Return a pointer to an element, cast to a pointer to ``element``."""
         return f"*({self.qualifiers}{element} *){self.at(offset).at(UNARY)}"
 
 
 @attrs.define(eq=False, repr=False)
 class CVectors(CLike):
-    """Writes statements and expressions of vectors, and of scalars beside them.
+    """Writer of statements and expressions of vectors and scalars.
 
     Attributes:
-        MASKS: The element of a mask, by its bits.
-        CONVERT: The function that converts every lane to those of a type.
-        SELECT: The function that returns its second operand in the lanes where the mask behind it is set.
-        PARTS: A vector of parts, or of one scalar in every lane.
+        MASKS: Element type of a mask, by its bits.
+        CONVERT: Function that converts every lane to those of a type.
+        SELECT: Function that returns its second operand in lanes where the third, a mask, is set.
+        PARTS: Vector of parts, or of one broadcast scalar.
         LANES: Lanes of a vector, by their numbers as hexadecimal digits.
         HALVES: Each half of a vector.
-        LOAD: Neighbours from a pointer on that need not be aligned as a vector of them.
-        STORE: What writes such neighbours.
-        arrays: Where each array is that has been declared.
-
+        LOAD: Load of neighbours without vector alignment.
+        STORE: Store of neighbours without vector alignment.
+        arrays: Place of each declared array.
     """
 
     INFIX = MappingProxyType(dict(_infix()))
@@ -126,7 +125,7 @@ class CVectors(CLike):
     # Statements
 
     def declare(self, stmt: Declare) -> None:
-        """Declare a variable; a mask that stays is kept in the width that it has."""
+        """Declare a variable; a mask that is not reassigned keeps its width."""
         variable, value = stmt.variable, self.value(stmt.value)
         name, kind, lanes = self.names[variable.name], self.type(variable.type), variable.type.lanes
         changes = variable.name in self.assigned
@@ -173,7 +172,7 @@ class CVectors(CLike):
 
     @classmethod
     def splat(cls, scalar: Value, kind: Type) -> Value:
-        """Return a constant in every lane: the literal of a vector converts what is in it."""
+        """Return a constant in every lane: the vector literal converts its operands."""
         if kind.dtype.is_bool:
             return Value(cls.parts(kind, str(-int(scalar.known or 0))), kind, known=scalar.known)
         text = str(scalar.known) if is_small(kind.dtype) else scalar.text
@@ -191,18 +190,18 @@ class CVectors(CLike):
 
     @classmethod
     def canonical(cls, value: Value) -> Value:
-        """Return a vector of bools as it is declared; any other value as it is."""
+        """Return a vector of bools in its declared width; any other value unchanged."""
         return cls.masked(value, 8) if value.type.dtype.is_bool and value.type.lanes > 1 else value
 
     def negated(self, value: Value) -> Value:
-        """Return whether a truth value does not hold."""
+        """Return the negation of a truth value."""
         if value.known is not None:
             return self.constant(1 - value.known, value.type)
         sign = "!" if value.type.lanes == 1 else "~"
         return Value(sign + value.at(UNARY + 1), value.type, UNARY, mask=value.mask)
 
     def connected(self, op: Op, left: Value, right: Value) -> Value:
-        """Return whether both of two truth values hold, or at least one, or exactly one."""
+        """Return the conjunction, disjunction or exclusive disjunction of two truth values."""
         for value, other in ((left, right), (right, left)):
             if value.known is not None:
                 if op is Op.BIT_XOR:
@@ -213,7 +212,7 @@ class CVectors(CLike):
             inner = rank if sign != "!=" else SHIFT
             return Value(f"{left.at(inner)} {sign} {right.at(max(inner, rank + 1))}", left.type, rank)
         right = self.masked(right, left.mask)
-        # Each bit operation of masks has its own brackets, for few know how they bind.
+        # Each bit operation of masks is bracketed, as few readers know its precedence.
         text = f"{left.at(mask_rank if left.rank == mask_rank else SUM)} {mask_sign} {right.at(SUM)}"
         return Value(text, left.type, mask_rank, mask=left.mask)
 
@@ -235,7 +234,7 @@ class CVectors(CLike):
         return super().converted(value, kind)
 
     def infix(self, op: Op, left: Value, right: Value) -> Value:
-        """Return an operator between two operands; the language widens a scalar beside a vector."""
+        """Return a binary operation; the language widens a scalar beside a vector."""
         kind, infix = left.type, self.INFIX[op]
         if infix.rank != SHIFT or right.splat is not None:
             left, right = _operands(left, right)
@@ -263,7 +262,7 @@ class CVectors(CLike):
         return super().named(stem, self.canonical(value))
 
     def vector(self, expr: Expr) -> Value:
-        """Return vectors that are made of scalars, or of lanes of others."""
+        """Return vectors made of scalars, or of lanes of others."""
         match expr:
             case Broadcast(operand=operand, lanes=lanes):
                 return self._broadcast(self.value(operand), lanes)
@@ -279,7 +278,7 @@ class CVectors(CLike):
                 return super().vector(expr)
 
     def _broadcast(self, value: Value, lanes: int) -> Value:
-        """Return a scalar in every lane."""
+        """Return a broadcast scalar."""
         kind = Type(value.type.dtype, lanes)
         if kind.dtype.is_bool:
             return Value(self.parts(kind, f"{value.at(UNARY)} ? -1 : 0"), kind)
@@ -316,7 +315,7 @@ class CVectors(CLike):
         return Value(f"({text} != 0)", kind) if kind.dtype.is_bool else Value(text, kind)
 
     def offsets(self, offset: Expr) -> list[Value]:
-        """Return the offset of each lane, or the one that all lanes have."""
+        """Return the offset of each lane, or the common offset of all lanes."""
         ramp = ramp_of(offset)
         if ramp is None:
             whole = self.temporary("place", self.value(offset))
@@ -333,11 +332,11 @@ class CVectors(CLike):
         return element if kind.lanes == 1 else cls.VECTOR.format(element=element, lanes=kind.lanes)
 
     def element_at(self, array: Place, offset: Value) -> str:
-        """Return one element as memory holds it."""
+        """Return one element in its memory type."""
         return f"{array.pointer}[{offset.text}]"
 
     def load(self, place: Subscript) -> Value:
-        """Read neighbours, or the element of each lane, or one element for all lanes."""
+        """Read neighbours, the element of each lane, or one element for all lanes."""
         array, ramp, kind = self.arrays[place.array], ramp_of(place.offset), place.type
         if ramp is not None and (ramp[1] == 1 or kind.lanes == 1):
             return self.read(array, self.value(ramp[0]), self.divisor(ramp[0]), kind)
@@ -347,7 +346,7 @@ class CVectors(CLike):
         return self._from_memory(Value(text, stored)).retyped(kind)
 
     def read(self, array: Place, offset: Value, divisor: int, kind: Type) -> Value:
-        """Read ``kind.lanes`` neighbours from an offset on, which ``divisor`` divides."""
+        """Read ``kind.lanes`` neighbours from an offset that ``divisor`` divides."""
         stored = kind.with_dtype(array.stored)
         if kind.lanes == 1:
             value = Value(self.element_at(array, offset), stored)
@@ -366,7 +365,7 @@ class CVectors(CLike):
         return self.infix(Op.CMP_NE, byte, zero)
 
     def store(self, array: Place, offset: Value, divisor: int, value: Value) -> None:
-        """Write neighbours from an offset on, which ``divisor`` divides."""
+        """Write neighbours from an offset that ``divisor`` divides."""
         kind, content = value.type.with_dtype(array.stored), self._to_memory(value).text
         if kind.lanes == 1:
             self.line(f"{self.element_at(array, offset)} = {content};")
@@ -377,7 +376,7 @@ class CVectors(CLike):
             self.line(f"{text};")
 
     def _to_memory(self, value: Value) -> Value:
-        """Return a register value as memory holds it."""
+        """Return a register value in its memory type."""
         kind = value.type
         if not kind.dtype.is_bool or kind.lanes == 1:
             return value
@@ -392,7 +391,7 @@ class CVectors(CLike):
 
 
 def is_small(dtype: DType) -> bool:
-    """Return whether C computes numbers of a type in ``int``, so that results are cast."""
+    """Return whether C computes numbers of a type in ``int``, so that results need a cast."""
     return dtype.is_integer and dtype.bits < 32
 
 
@@ -406,7 +405,7 @@ def _operands(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _unchanged(op: Op, args: tuple[Value, ...]) -> Value | None:
-    """Return the operand that is the result, if one is known to be."""
+    """Return the operand that equals the result, if known."""
     match op, [arg.known for arg in args]:
         case (Op.ADD, (_, 0)) | (Op.SUB, (_, 0)) | ((Op.MUL | Op.DIV), (_, 1)):
             return args[0]

@@ -1,4 +1,4 @@
-"""Guards of partial tiles as people write them, for languages that people read."""
+"""Guards of partial tiles in readable form, for languages that people read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tileir.semtree.ir import Apply, Const, Expr
 
 
 def guard(expr: Apply, ranges: Ranges) -> Apply | None:
-    """Apply ``c - x - y >= 0`` → ``x + y < c + 1`` and ``x - c >= 0`` → ``x >= c`` where no sum overflows.
+    """Apply ``c - x - y >= 0`` → ``x + y < c + 1`` and ``x - c >= 0`` → ``x >= c`` if no sum overflows.
 
-    Guards of partial tiles come in the first forms; people write the second ones. Differences do not overflow.
+    Generated guards have the first forms; the second ones are readable. Differences do not overflow.
     """
     match expr:
         case Apply(op=Op.CMP_GE, args=(Apply(op=Op.SUB, args=(x, Const() as c)), Const(value=0))):

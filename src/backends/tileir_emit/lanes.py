@@ -1,7 +1,7 @@
-"""Vectors that a language lacks, as several that it has.
+"""Splitting of vectors with unsupported widths.
 
-A vector of other lanes than there are, or of more than the device shall use, becomes chunks: a variable ``x`` of 32
-lanes becomes ``x_0`` and ``x_1`` of 16. Lanes stay in their order, so that scatters keep their meaning.
+A vector with an unsupported number of lanes, or more than the device should use, becomes chunks: a variable ``x`` of 32
+lanes becomes ``x_0`` and ``x_1`` of 16. Lanes stay in order, so that scatters keep their meaning.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from tileir.semtree.rewrite import (
 )
 
 WIDTHS: Final = (16, 8, 4, 3, 2, 1)
-"""The lanes of the vectors of OpenCL C, and of most languages for cards."""
+"""Vector widths of OpenCL C, and of most GPU languages."""
 
 
 def register_bits(dtype: DType) -> int:
-    """Return the bits of one lane of a variable, where narrow floats are held as those of f32."""
+    """Return the bits of one lane of a variable, in which narrow floats are held as f32."""
     return 32 if dtype.is_narrow else dtype.itemsize * 8
 
 
@@ -62,13 +62,12 @@ class Chunk:
 
 
 def split_lanes(kernel: KernelFunction, most_lanes: int, most_bytes: int) -> KernelFunction:
-    """Replace the vectors that a device lacks; the kernel itself where it has all.
+    """Replace unsupported vectors; return the kernel itself if there are none.
 
     Args:
-        kernel: The kernel, in which dot products have been spelt out.
-        most_lanes: Lanes of the longest vector, one of :data:`WIDTHS`.
-        most_bytes: Bytes of the longest vector.
-
+        kernel: The kernel, with expanded dot products.
+        most_lanes: Maximum lanes of a vector, one of :data:`WIDTHS`.
+        most_bytes: Maximum bytes of a vector.
     """
     kinds = {node.type: None for root in _roots(kernel.body) for node in walk(root) if node.type.lanes > 1}
     chunks = {}
@@ -101,7 +100,7 @@ def _chunks(lanes: int, dtypes: tuple[DType, ...], most_lanes: int, most_bytes: 
 
 @attrs.define(eq=False, repr=False)
 class _Splitter:
-    """Splits the vectors whose number of lanes is in ``chunks``."""
+    """Splitter of vectors whose number of lanes is in ``chunks``."""
 
     chunks: Mapping[int, tuple[Chunk, ...]]
     names: NameScope
@@ -118,7 +117,7 @@ class _Splitter:
         return (*declared, *self._parts(stmt))
 
     def _named(self, declared: list[Stmt], node: Expr) -> Expr:
-        """Give a name to a scalar that all chunks of a vector share."""
+        """Name scalars that all chunks of a vector share."""
         if not isinstance(node, Broadcast) or node.lanes not in self.chunks:
             return node
         if isinstance(node.operand, Var | Const | GridIndex):
@@ -141,7 +140,7 @@ class _Splitter:
         return (schema.map_operands(self.whole, stmt),)
 
     def _assigned(self, stmt: Assign) -> Iterator[Stmt]:
-        """Compute all chunks before the first is written, if the value may depend on what is written."""
+        """Compute all chunks before the first write, if the value may depend on the target."""
         target, chunks = stmt.target, self.chunks[stmt.target.type.lanes]
         values = [self.part(stmt.value, chunk) for chunk in chunks]
         if not self._lane_by_lane(stmt):
@@ -165,7 +164,7 @@ class _Splitter:
         return scalar and not (loads and self.overlap) and all(node.array != stmt.target.array for node in loads)
 
     def whole(self, expr: Expr) -> Expr:
-        """Return a scalar, or a vector that the device has, with what is split inside it merged."""
+        """Return a scalar or supported vector, with split parts merged."""
 
         def merged(node: Expr) -> Expr:
             if isinstance(node, Shuffle) and node.operands[0].type.lanes in self.chunks:
@@ -181,7 +180,7 @@ class _Splitter:
         return map_expr(merged, expr)
 
     def part(self, expr: Expr, chunk: Chunk) -> Expr:
-        """Return some lanes of a vector expression; the chunk is one of those of its number of lanes."""
+        """Return a chunk of a vector expression; the chunk is one of its width."""
         match expr:
             case Const(value=value, type=kind):
                 return Const(value, _narrow(kind, chunk))

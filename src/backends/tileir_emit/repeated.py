@@ -1,4 +1,4 @@
-"""Names for what a statement computes more than once, for emitters that write expressions as trees of text."""
+"""Common subexpressions of a statement as variables, for emitters that write expressions as trees of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tileir.semtree.rewrite import children, expressions, kernel_names, map_bodi
 
 
 def with_parts_named(kernel: KernelFunction) -> KernelFunction:
-    """Declare each part of a statement's expressions that occurs more than once, and is neither short nor an offset."""
+    """Declare each common subexpression of a statement that is neither short nor an offset."""
     scope = NameScope.of(kernel_names(kernel))
 
     def visit(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -27,7 +27,7 @@ def with_parts_named(kernel: KernelFunction) -> KernelFunction:
 
 
 def repeated(roots: Sequence[Expr]) -> list[Expr]:
-    """Return what expressions compute more than once, operands first; offsets and what is short do not count."""
+    """Return common subexpressions of expressions, operands first, except offsets and short ones."""
     uses: dict[Expr, int] = {}
     order: list[Expr] = []
     stack = [(root, False) for root in reversed(roots)]
@@ -46,7 +46,7 @@ def repeated(roots: Sequence[Expr]) -> list[Expr]:
 
 
 def _computed_operands(expr: Expr) -> tuple[Expr, ...]:
-    """Return the operands that are computed where the expression is: neither an offset nor lanes that are merged."""
+    """Return the operands computed in place: neither an offset nor lanes that are merged."""
     return () if isinstance(expr, Subscript | Reduce | Shuffle) else children(expr)
 
 

@@ -1,12 +1,12 @@
-"""Kernels without lanes, for back ends whose language has no vectors: loops over lanes, as their compilers want them.
+"""Scalarisation of kernels: loops over lanes, for back ends whose language has no vectors.
 
-A variable with lanes becomes an array, or a scalar where one loop holds all its uses.
+A variable with lanes becomes an array, or a scalar if one loop has all its uses.
 
-Statements with several lanes that one loop over the lanes can run.
+Statements with several lanes share a loop over the lanes where possible.
 
-A statement reads all its lanes before it writes one. In a loop over lanes each lane runs all statements before the
-next lane starts. Both are the same unless a lane reads or writes an element that another lane, or a later statement in
-another lane, writes: where that cannot be excluded, a new loop begins.
+A statement reads all its lanes before it writes one. In a loop over lanes each lane runs all statements before the next
+lane starts. The results are equal unless a lane accesses an element that another lane, or a later statement in another
+lane, writes: if that cannot be excluded, a new loop begins.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tileir.semtree.rewrite import (
 
 
 def scalarised(kernel: KernelFunction) -> KernelFunction:
-    """Return an equal kernel in which every value has one lane; offsets are sums in their shortest form.
+    """Return an equivalent kernel in which every value has one lane; offsets are sums in their shortest form.
 
     Groups have one thread (:func:`tileir.semtree.transform.threads.one_thread`), and dot products are expanded.
     """
@@ -62,15 +62,14 @@ def scalarised(kernel: KernelFunction) -> KernelFunction:
 
 @attrs.define(eq=False, repr=False)
 class _Scalariser:
-    """Rewrites one kernel.
+    """Scalariser of one kernel.
 
     Attributes:
-        scope: Names that are taken.
-        lane: The counter of all loops over lanes, none of which is inside another.
-        overlapping: Parameters that may overlap each other.
-        in_lane: Variables with lanes that are scalars here, for the loop over lanes is around all that uses them.
-        computed: What stands for merged and moved lanes, which are computed before the statement.
-
+        scope: Names in use.
+        lane: Counter of all loops over lanes, which are never nested.
+        overlapping: Parameters that may alias.
+        in_lane: Variables with lanes that become scalars, as one loop over lanes has all their uses.
+        computed: Replacements of merged and moved lanes, which are computed before the statement.
     """
 
     scope: NameScope
@@ -81,7 +80,7 @@ class _Scalariser:
     _out: list[Stmt] = attrs.field(factory=list, init=False)
 
     def statements(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Return a list of statements; neighbours with as many lanes share a loop."""
+        """Return a list of statements; neighbours with equal numbers of lanes share a loop."""
         outside, self._out = self._out, []
         last = last_mentions(stmts)
         group = LaneGroup(self.overlapping)
@@ -139,7 +138,7 @@ class _Scalariser:
         self._out.append(schema.map_bodies(self.statements, own))
 
     def _entangled(self, target: Subscript, stmt: Assign) -> None:
-        """Write a statement that must have read all its lanes before it writes one."""
+        """Write a statement that must read all its lanes before it writes one."""
         lanes = target.type.lanes
         self._merge(stmt)
         values = self._declared("values", target.type)
@@ -169,14 +168,14 @@ class _Scalariser:
         return Subscript(array.name, place or self.lane, Type(array.dtype))
 
     def _merge(self, stmt: Stmt) -> None:
-        """Write what merges or moves lanes in a statement, inner ones first, before the statement itself."""
+        """Write merges and moves of lanes in a statement, innermost first, before the statement itself."""
         nodes = [node for root in expressions(stmt) for node in walk(root) if isinstance(node, Reduce | Shuffle)]
         for node in reversed(nodes):
             if node not in self.computed:
                 self.computed[node] = self._shuffled(node) if isinstance(node, Shuffle) else self._merged(node)
 
     def _merged(self, node: Reduce) -> Expr:
-        """Merge the lower lanes with the upper ones, again and again; a middle one stays."""
+        """Merge the lower lanes with the upper ones, repeatedly; a middle one stays."""
         lanes = node.operand.type.lanes
         if lanes == 1:
             return self._scalar(node.operand)
@@ -191,7 +190,7 @@ class _Scalariser:
         return self._element(array, Const(0, OFFSET))
 
     def _shuffled(self, node: Shuffle) -> Expr:
-        """Write the lanes of the operands to memory, and pick those of the result there."""
+        """Store the lanes of the operands to memory, and load those of the result."""
         kind, result = node.operands[0].type, node.type
         joined = self._declared("joined", Type(kind.dtype, kind.lanes * len(node.operands)))
         for number, operand in enumerate(node.operands):
@@ -209,7 +208,7 @@ class _Scalariser:
         return self._element(picked)
 
     def _scalar(self, expr: Expr) -> Expr:
-        """Return what one lane of an expression computes, in a loop over the lanes if there are several."""
+        """Return one lane of an expression, in a loop over the lanes if there are several."""
         if expr in self.computed:
             return self.computed[expr]
         match expr:
@@ -244,19 +243,18 @@ def _wide(offset: Expr) -> Expr:
 
 
 _MOST_STATEMENTS: Final = 256
-"""Statements of one loop: compilers take more than linear time."""
+"""Maximum number of statements in one loop: compilers take superlinear time."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class _Access:
-    """Elements of one array that the lanes of a statement touch.
+    """Elements of one array that the lanes of a statement access.
 
     Attributes:
         array: The array.
-        start: The offset for lane 0.
-        step: The distance between the elements of neighbouring lanes; None where it is not the same for all.
-        lanes: How many lanes there are.
-
+        start: Offset of lane 0.
+        step: Distance between the elements of neighbouring lanes; None if it varies.
+        lanes: Number of lanes.
     """
 
     array: str
@@ -271,7 +269,7 @@ class _Access:
         return cls(place.array, total.without_lane(), total.step if even else None, place.type.lanes)
 
     def clashes(self, other: _Access) -> bool:
-        """Return whether an element that one lane writes here may be what another lane touches there."""
+        """Return whether an element that one lane writes here may be accessed by another lane there."""
         if self.array != other.array:
             return True  # they may overlap
         distance = other.start.minus(self.start)
@@ -282,14 +280,13 @@ class _Access:
 
 @attrs.define(eq=False, repr=False)
 class LaneGroup:
-    """Statements that run as one loop over ``lanes``, and scalar declarations that may stand before it.
+    """Statements that run as one loop over ``lanes``, and scalar declarations hoisted before it.
 
     Attributes:
-        overlapping: Parameters that may overlap each other.
-        lanes: The number of lanes, 0 while there is no statement.
+        overlapping: Parameters that may alias.
+        lanes: Number of lanes, 0 while there is no statement.
         before: The declarations.
         stmts: The statements of the loop.
-
     """
 
     overlapping: frozenset[str]
@@ -315,13 +312,13 @@ class LaneGroup:
         return not self.is_entangled(stmt)
 
     def may_follow(self, stmt: Stmt) -> bool:
-        """Return whether a scalar declaration that stands behind the statements may be moved before them."""
+        """Return whether a scalar declaration after the statements may be hoisted before them."""
         if not isinstance(stmt, Declare | DeclareArray) or has_reduction(stmt):
             return False
         return not any(self._memory(read) in self._writes for read in reads(stmt))
 
     def is_entangled(self, stmt: Declare | Assign) -> bool:
-        """Return whether a statement may write what another lane of itself reads."""
+        """Return whether a statement may write elements that another of its lanes reads."""
         return any(
             self._memory(target) == self._memory(place) and _Access.of(target).clashes(_Access.of(place))
             for target in writes(stmt)
@@ -337,12 +334,12 @@ class LaneGroup:
                 found.setdefault(self._memory(place), []).append(_Access.of(place))
 
     def _memory(self, place: Subscript) -> str:
-        """Return the array's name, or one that stands for all parameters that may overlap."""
+        """Return the array's name, or a common name for all parameters that may alias."""
         return "" if place.array in self.overlapping else place.array
 
 
 def lanes_of(stmt: Stmt) -> int:
-    """Return how many lanes a statement sets; 1 for all that are neither declarations nor assignments."""
+    """Return the number of lanes that a statement sets; 1 except for declarations and assignments."""
     match stmt:
         case Declare(variable=variable):
             return variable.type.lanes
@@ -358,7 +355,7 @@ def has_reduction(stmt: Stmt) -> bool:
 
 
 def last_mentions(stmts: Sequence[Stmt]) -> dict[str, int]:
-    """Return, for each variable, the number of the last statement that mentions it, nested ones included."""
+    """Return, for each variable, the number of the last statement that mentions it, including nested ones."""
     inner = ((each, number) for number, stmt in enumerate(stmts) for each in statements((stmt,)))
     nodes = ((node, number) for each, number in inner for root in mentions(each) for node in walk(root))
     return {node.name: number for node, number in nodes if isinstance(node, Var)}

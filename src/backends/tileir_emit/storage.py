@@ -1,4 +1,4 @@
-"""Floats as integers of the same width: what is left of them in a kernel is to load, store and choose bits."""
+"""Storage floats as integers of equal width: a kernel only loads, stores and selects their bits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ STORED: Final = frozenset(dtype for dtype in DType if dtype.is_storage)
 
 
 def stored_as_bits(kernel: KernelFunction, stored: frozenset[DType] = STORED) -> KernelFunction:
-    """Return a kernel in which integers stand for elements of types of storage; itself where there are none.
+    """Return a kernel with integers for elements of storage types; the kernel itself if there are none.
 
-    Parameters and arrays hold integers of the same width, and conversions are those of
-    :mod:`tileir.semtree.legalise.narrow_rows`, so that a back end needs to know nothing of such types. ``stored`` may
-    name further floats of 16 bits, whose arithmetic is then that of f32.
+    Parameters and arrays hold integers of equal width, and conversions are those of
+    :mod:`tileir.semtree.legalise.narrow_rows`, so that a back end need not support these types. ``stored`` may name
+    further 16-bit floats, whose arithmetic is then done in f32.
     """
     if stored.isdisjoint(census(kernel).dtypes):
         return kernel
@@ -32,7 +32,7 @@ def stored_as_bits(kernel: KernelFunction, stored: frozenset[DType] = STORED) ->
 
 @cache
 def _everything_but(dtypes: frozenset[DType]) -> Capabilities:
-    """Return all operations, hints and conversions, but those of some types."""
+    """Return all operations, hints and conversions, except those of some types."""
     others = tuple(dtype for dtype in DType if dtype not in dtypes)
     operations = frozenset(product(Op, others))
     return Capabilities(
@@ -44,9 +44,9 @@ def _everything_but(dtypes: frozenset[DType]) -> Capabilities:
 
 
 def as_bits(kernel: KernelFunction, dtypes: frozenset[DType]) -> KernelFunction:
-    """Return a kernel in which integers of the same width stand for some floats; itself where there are none.
+    """Return a kernel with integers of equal width for some floats; the kernel itself if there are none.
 
-    What is left of such types is to load, store, choose, and read as integers: a kernel is legalised before.
+    The kernel is legalised before, so that it only loads, stores, selects, and reinterprets these types.
     """
     if dtypes.isdisjoint(census(kernel).dtypes):
         return kernel
@@ -57,13 +57,13 @@ def as_bits(kernel: KernelFunction, dtypes: frozenset[DType]) -> KernelFunction:
 
 @attrs.frozen(repr=False)
 class _Bits:
-    """Replaces types in the parts of one kernel."""
+    """Replacer of types in the parts of one kernel."""
 
     dtypes: frozenset[DType]
     _done: dict[object, object] = attrs.field(factory=dict, init=False)
 
     def of(self, node: object) -> object:
-        """Return a part of a kernel with integers in place of the types; itself where nothing changes."""
+        """Return a part of a kernel with integers for the types; the part itself if unchanged."""
         match node:
             case DType():
                 return unsigned(node) if node in self.dtypes else node

@@ -1,7 +1,7 @@
-"""Operands of the matrix instructions of warps, ``mma.sync``: where each thread finds the fragments that it holds.
+"""Operands of the warp instruction ``mma.sync``: the layout of fragments in threads.
 
-Fragments are those of NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8, ldmatrix): lane ``4 * g + t`` has rows ``g`` and
-``g + 8`` of the left operand, column ``g`` of the right one, and neighbours along the depth from ``t`` words on.
+Fragments follow NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8, ldmatrix): lane ``4 * g + t`` has rows ``g`` and ``g +
+8`` of the left operand, column ``g`` of the right operand, and neighbours along the depth from ``t`` words on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tileir.semtree.rewrite import summands
 from tileir.semtree.swizzles import period
 
 ROWS: Final = 16
-"""Rows of the left operand, and columns of the right one, that are loaded at a time."""
+"""Rows of the left operand, and columns of the right operand, per load."""
 
 ROW_BYTES: Final = 16
 """Bytes that ldmatrix takes from one address."""
@@ -27,10 +27,10 @@ _EIGHT: Final = 8
 
 
 def steps(stmt: MatrixMultiply) -> Iterator[tuple[int, range, range, list[tuple[int, int, int]]]]:
-    """Yield for each step of a product where it begins along the depth, and what a thread does there.
+    """Yield the offset along the depth and a thread's work for each step of a product.
 
-    That is: the rows of the left operand and the columns of the right one from which sixteen are loaded; then the
-    products: the number of a fragment of rows, that of one of columns, and the first of the sums that these add to.
+    The work is: first rows of the left operand and first columns of the right operand of each load of sixteen; then the
+    products: number of a row fragment, number of a column fragment, and number of their first accumulator.
     """
     fragment = FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
@@ -42,19 +42,18 @@ def steps(stmt: MatrixMultiply) -> Iterator[tuple[int, range, range, list[tuple[
 
 @attrs.frozen(eq=False)
 class WarpOperand:
-    """One operand: sixteen rows of the left one, or sixteen columns of the right one, are loaded at a time.
+    """Operand loaded sixteen rows (left) or columns (right) at a time.
 
     Attributes:
-        dtype: Of its elements.
+        dtype: Dtype of its elements.
         major: Elements from one row, or column of the right operand, to the next.
         minor: Elements from one step along the depth to the next.
         swizzle: Shift and mask.
-        terms: Those of the start, and whether the swizzle changes them.
+        terms: Terms of the start, and whether the swizzle changes them.
         half: Half of the depth of an instruction.
-        end: Rows, or columns, that there are.
-        right: Whether the operand is the right one.
-        by_rows: Whether ldmatrix may be used; otherwise fragments are put together from single elements.
-
+        end: Number of rows or columns.
+        right: Whether it is the right operand.
+        by_rows: Whether ldmatrix may be used; otherwise fragments are assembled from single elements.
     """
 
     dtype: DType
@@ -69,7 +68,7 @@ class WarpOperand:
 
     @classmethod
     def of(cls, stmt: MatrixMultiply, ranges: Ranges, alignment: int, *, right: bool) -> WarpOperand:
-        """Look at an operand, whose array is aligned to ``alignment`` bytes; the right one is taken by its columns."""
+        """Return an operand, whose array is aligned to ``alignment`` bytes; the right operand by its columns."""
         operand: MatrixOperand = stmt.right if right else stmt.left
         start, shift, mask, end = operand.start, operand.shift, operand.mask, stmt.tile[1 if right else 0]
         unit = period(shift, mask) if mask else 1
@@ -90,11 +89,11 @@ class WarpOperand:
 
     @property
     def words(self) -> tuple[tuple[int, int], ...]:
-        """The starts of the four words of a thread: rows further down, and steps further along."""
+        """Starts of the four words of a thread: row and step offsets."""
         down, along = (_EIGHT, 0), (0, self.half)
         return ((0, 0), *((along, down) if self.right else (down, along)), (_EIGHT, self.half))
 
     def split(self, distance: int) -> tuple[int, int]:
-        """Return the part of a constant distance that the swizzle sees, and the rest."""
+        """Return the part of a constant distance that the swizzle affects, and the rest."""
         inner = distance % (period(*self.swizzle) if self.swizzle[1] else 1)
         return inner, distance - inner

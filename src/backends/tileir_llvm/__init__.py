@@ -1,6 +1,6 @@
-"""The LLVM back end: kernels compiled in process for the host's processor, and run on a pool of threads.
+"""LLVM back end: kernels compiled in process for the host's processor, and run on a thread pool.
 
-llvmlite is imported when devices are listed or something is compiled, not before.
+llvmlite is imported when devices are listed or kernels compiled, not before.
 """
 
 from __future__ import annotations
@@ -47,4 +47,4 @@ def _executor(device: DeviceInfo, options: Options) -> LLVMExecutor:
 BACKEND: Final[Backend[LLVMLibrary]] = Backend(
     "llvm", _devices, _compiler, _executor, forms={"llvm": "LLVM IR", "asm": "Assembly"}, rank=TOP_RANK
 )
-"""What the entry point of the group ``tileir.backends`` names."""
+"""Target of the entry point of the group ``tileir.backends``."""

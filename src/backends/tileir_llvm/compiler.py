@@ -1,4 +1,4 @@
-"""Kernels to object code for the host's processor."""
+"""Compiler of kernels to object code for the host's processor."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tileir_llvm.run.sharing import ALWAYS_SECONDS
 from tileir_llvm.run.uninterrupted import uninterrupted
 
 OPTIMISED_LENGTH: Final = 1 << 12
-"""Modules are compiled side by side; one with so many characters, a hundredth of a second's work, is long enough."""
+"""Modules are compiled in parallel; one of this many characters, 10 ms of work, gets no further kernel."""
 
 SCHEDULED_LENGTH: Final = 1 << 14
-"""The same for modules that LLVM has little to do with."""
+"""Corresponding limit for scheduled modules, which need little work by LLVM."""
 
 SMALL_OPERATIONS: Final = 50_000
-"""Kernels of fewer operations, some microseconds, run on the calling thread alone."""
+"""Kernels with fewer operations, some microseconds, run on the calling thread only."""
 
 LARGE_OPERATIONS: Final = 1 << 30
-"""Kernels of so many are shared out to threads: a thread that does 400 in a nanosecond takes 3 ms."""
+"""Operations from which kernels are always parallel: at 400 per nanosecond, a thread takes 3 ms."""
 
 
 @attrs.frozen
 class LLVMCompiler:
-    """Compiles for one device; may be used from several threads."""
+    """Compiler for one device; several threads may use it."""
 
     built_on: ClassVar = ("tileir_emit",)
     device: DeviceInfo
@@ -64,16 +64,15 @@ class LLVMCompiler:
 
     @property
     def _cache_bytes(self) -> int:
-        """What the last cache of several processors holds; 0 where the system does not tell."""
+        """Size of the last cache of several processors; 0 if unknown."""
         return self.device.target.cache_bytes[-1] if len(self.device.target.cache_bytes) > 2 else 0
 
     def build(self, kernels: Sequence[KernelFunction]) -> LLVMLibrary:
         """Verify, expand, emit, optimise and assemble kernels.
 
         Raises:
-            VerifyError: a kernel is not legal.
-            BackendError: TIL804, a kernel needs what processors lack; TIL805, LLVM refused the code.
-
+            VerifyError: A kernel is not legal.
+            BackendError: TIL804, a kernel needs unsupported features; TIL805, LLVM refused the code.
         """
         texts: list[str] = []
         needs: list[Needs] = []
@@ -90,8 +89,8 @@ class LLVMCompiler:
         return LLVMLibrary(tuple(kernels), tuple(texts), codes, tuple(needs), self._assembly)
 
     def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
-        """Write modules one after the other, those first that take LLVM longest."""
-        # Where the code is on disk, nothing of what writes it is loaded: that is half of what a first call loads.
+        """Yield modules, those first that take LLVM longest."""
+        # Modules to write code are not loaded for code on disk: they are half of the imports of a first call.
         from tileir.semtree.check.verifier import verify
         from tileir.semtree.matrices import without_instructions
         from tileir.semtree.transform.expansions import expand_kernel
@@ -113,7 +112,7 @@ class LLVMCompiler:
         def expanded(numbers: Iterable[int], *, whole: bool = False) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
-                plain = without_instructions(  # products read values, and no bits of them
+                plain = without_instructions(  # products read values, not their bits
                     kernels[number], masks=False, updates=WIDEST_UPDATE
                 )
                 exact = compensated_dots(checked_dots(plain, flushing), dots)
@@ -133,11 +132,10 @@ class LLVMCompiler:
             yield from emit(vectors, vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH, cache_bytes=cached)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:
-        """Undo :meth:`LLVMLibrary.save`.
+        """Return the library that :meth:`LLVMLibrary.save` saved.
 
         Raises:
             BackendError: TIL806, a part is missing or was changed.
-
         """
         parts = checked_parts(parts)
         texts: list[bytes] = []
@@ -155,21 +153,21 @@ class LLVMCompiler:
         return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), needs, self._assembly)
 
     def _needs(self, kernel: KernelFunction) -> Needs:
-        from tileir.semtree.transform.layout import layout  # who loads code does without
+        from tileir.semtree.transform.layout import layout  # not needed for loading code
         from tileir.semtree.transform.threads import one_thread
 
         scratch = layout(one_thread(kernel, updates=WIDEST_UPDATE)).scratch_bytes
         return Needs(self._seconds(kernel), scratch)
 
     def _seconds(self, kernel: KernelFunction) -> float:
-        """Return what a kernel takes on one thread: estimated, where it may be worth sharing, and that is no matter."""
+        """Return the time of a kernel on one thread, estimated if it matters for sharing."""
         if kernel.operations >= LARGE_OPERATIONS:
             return ALWAYS_SECONDS
         if kernel.operations < SMALL_OPERATIONS or math.prod(kernel.grid) == 1:
             return 0.0
-        from tileir.semtree.cost.prediction import seconds_alone, seconds_at_least  # who loads code does without
+        from tileir.semtree.cost.prediction import seconds_alone, seconds_at_least  # not needed for loading code
 
-        # Most kernels of a network are long enough by their operations alone, and to look at all they do takes 15 ms.
+        # Most kernels of a network are long enough by their operations alone, and full estimates take 15 ms.
         long = seconds_at_least(kernel, self.device.target) >= ALWAYS_SECONDS
         return ALWAYS_SECONDS if long else seconds_alone(kernel, self.device.target)
 

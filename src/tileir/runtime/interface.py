@@ -86,7 +86,7 @@ class Compiler(Protocol[L_co]):
 
     @property
     def identity(self) -> str:
-        """Return the part of cache keys beside the kernels: versions, device, features, options."""
+        """Part of cache keys beside the kernels: versions, device, features, options."""
 
     def build(self, kernels: Sequence[KernelFunction]) -> L_co:
         """Compile; raises :class:`tileir.core.errors.BackendError`. Several threads may call it."""

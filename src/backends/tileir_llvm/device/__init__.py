@@ -1,1 +1,1 @@
-"""The processor: its features, and the model of its speed."""
+"""Host processor: its features, and the model of its speed."""

@@ -24,10 +24,10 @@ _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 @cache
 def device() -> DeviceInfo:
-    """Return the host's processor as a device, with what code may use of it."""
+    """Return the host's processor as a device, with its usable features."""
     try:
         chosen = processor()
-    except BackendError:  # who compiles is told
+    except BackendError:  # compiling reports it
         chosen = host_processor()
     name, features = chosen.name, chosen.features
     wide = "avx512f" in features
@@ -52,14 +52,14 @@ def device() -> DeviceInfo:
 
 
 def usable_threads() -> int:
-    """Return how many processors this process may use: by its affinity, and by the quota of its container."""
+    """Return the number of processors available to this process, by its affinity and container quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = processor_quota()
     return count if quota is None else max(1, min(count, math.ceil(quota)))
 
 
 def processor_quota() -> float | None:
-    """Return how many processors' time the process may take; None where that is not limited."""
+    """Return the number of processors' time that the process may take; None if unlimited."""
     try:
         quota, period = _QUOTA.read_text(encoding="utf-8").split()
         return int(quota) / int(period)
@@ -68,7 +68,7 @@ def processor_quota() -> float | None:
 
 
 def processor_name() -> str:
-    """Return the processor's name in the system's words; empty where it does not tell."""
+    """Return the processor's name from the system; empty if unknown."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
@@ -77,7 +77,7 @@ def processor_name() -> str:
 
 
 def memory_bytes() -> int | None:
-    """Return the size of the host's memory; None where the system does not tell."""
+    """Return the size of the host's memory; None if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The hardware model of the host's processor: caches as the system tells them, the rest by the processor's kind."""
+"""Hardware model of the host's processor: caches from the system, the rest by the kind of processor."""
 
 from __future__ import annotations
 
@@ -31,19 +31,18 @@ _TWO_WIDE: Final = (
     "skylake-avx512",
     "znver5",
 )
-"""Processors, by LLVM's names, with two multipliers of 64 bytes; others make one such of their two of 32."""
+"""Processors, by LLVM's names, with two multipliers of 64 bytes; others combine their two of 32 into one."""
 
 
 @attrs.frozen
 class Cache:
-    """A data cache of the first processor.
+    """Data cache of the first processor.
 
     Attributes:
-        level: Its distance from the processor, from 1.
-        size_bytes: Its size.
-        line_bytes: What it moves at a time.
-        shared: How many processors it serves.
-
+        level: Level, from 1.
+        size_bytes: Size.
+        line_bytes: Line size.
+        shared: Number of processors that share it.
     """
 
     level: int
@@ -53,7 +52,7 @@ class Cache:
 
 
 def caches() -> tuple[Cache, ...]:
-    """Return the data caches, innermost first; none where the system does not tell."""
+    """Return the data caches, innermost first; none if unknown."""
     found: dict[int, Cache] = {}
     try:
         for folder in sorted(_CACHES.glob("index*")):
@@ -77,12 +76,12 @@ def host_model(
     """Return a model of the host.
 
     Args:
-        name: What to call it.
+        name: Name of the model.
         kind: LLVM's name of the processor.
-        cores: How many threads may run at a time.
+        cores: Number of concurrent threads.
         vector_bytes: Width of a vector register.
-        registers: How many of them a core has.
-        memory_bytes: Size of the memory, where it is known.
+        registers: Number of vector registers.
+        memory_bytes: Size of the memory, if known.
         found: The caches.
     """
     units = []
@@ -103,9 +102,9 @@ def host_model(
 
 
 def clock_mhz() -> float:
-    """Return the highest clock of the processor, or an ordinary one where the system does not tell.
+    """Return the maximum clock of the processor, or a typical one if unknown.
 
-    What it runs at just now is not asked for: models of one machine must be equal, since caches on disk go by them.
+    The current clock is not used: models of one machine must be equal, as they are part of cache keys.
     """
     try:
         return int(_text(_FREQUENCY)) / 1000
@@ -121,7 +120,7 @@ def _line(folder: Path) -> int:
 
 
 def _shared(folder: Path) -> int:
-    """Return how many processors a list such as ``0-3,8`` names; 1 where there is none."""
+    """Return the number of processors in a list such as ``0-3,8``; 1 if there is none."""
     try:
         ranges = [part.split("-") for part in _text(folder / "shared_cpu_list").split(",")]
         return max(1, sum(int(each[-1]) - int(each[0]) + 1 for each in ranges))

@@ -1,4 +1,4 @@
-"""The processor that kernels are compiled for: the host's own, or a lesser one that the environment names."""
+"""Processor that kernels are compiled for: the host's own, or a lesser one named by the environment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ VARIABLE: Final = "TILEIR_LLVM_PROCESSOR"
 
 @attrs.frozen
 class Processor:
-    """Facts about the processor that LLVM may count on.
+    """Facts about the processor that LLVM may rely on.
 
     Attributes:
-        name: LLVM's name of it, which also decides what code is thought to be fast.
-        features: LLVM's names of what it has, sorted.
-
+        name: LLVM's name, which also selects its cost model.
+        features: LLVM's names of its features, sorted.
     """
 
     name: str
@@ -56,7 +55,7 @@ PROCESSORS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         )
     }
 )
-"""Processors that the host can stand in for, and what code of kernels may use of them, which matrix units are not."""
+"""Processors that the host can emulate, and features that kernels may use, which exclude matrix units."""
 
 
 @cache
@@ -64,8 +63,7 @@ def processor() -> Processor:
     """Return the processor to compile for.
 
     Raises:
-        BackendError: TIL801, the environment names one that is not known, or that has what the host lacks.
-
+        BackendError: TIL801, the environment names an unknown one, or one with features that the host lacks.
     """
     wanted = os.environ.get(VARIABLE)
     if not wanted:

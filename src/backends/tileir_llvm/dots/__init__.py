@@ -1,1 +1,1 @@
-"""Kernels changed so that the processor's dot products are exact, before they are spelt."""
+"""Transformations by which dot products on the processor are exact, before they are emitted."""

@@ -1,10 +1,10 @@
-"""Dot products by instructions that take denormals for zero, where factors are such that these are exact.
+"""Guards for bf16 dot product instructions, which flush denormals, that make their results exact.
 
-The processor adds products of bf16 in f32, but takes denormals for zero, as factors and as sums. Factors that are zero
-or at least :data:`LEAST` in size never meet one: their products are multiples of a number that f32 has, and so are sums
-of these, however they are rounded. So the least of all factors is found before a loop over dot products begins, that of
-a panel when it is packed, and that of an input over which windows slide when the kernel begins. Where it is smaller,
-which is seldom, a copy of the loop runs that has ordinary instructions.
+The processor adds products of bf16 in f32, but flushes denormal factors and sums to zero. Factors that are zero or at
+least :data:`LEAST` in magnitude never produce denormals: their products are multiples of a number in f32, and so are
+sums of these, however they are rounded. So the minimum of all factors is computed before a loop over dot products
+begins, that of a panel when it is packed, and that of an input of sliding windows when the kernel begins. If it is
+smaller, which is rare, a copy of the loop with ordinary instructions runs.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ from tileir.semtree.rewrite import (
 )
 
 LEAST: Final = 2.0**-55
-"""Products of two such factors are multiples of 2**-124, as their last bits are 2**-62."""
+"""Minimum magnitude of safe factors: products of two are multiples of 2**-124, as their last bits are 2**-62."""
 
 _WIDTHS: Final = (32, 8, 1)
-"""How many neighbours are looked at together; what is left of the first, in eights and so on."""
+"""Numbers of neighbours checked together; the rest of the first in eights, then one by one."""
 
 _WORD: Final = DType.U16
 _ZERO: Final = (1 << 16) - 1
 _LEAST_WORD: Final = 2 * ((127 - 55) << 7) - 1
-"""What :func:`_size` is at zero, and at :data:`LEAST`."""
+"""Values of :func:`_size` at zero and at :data:`LEAST`."""
 
 
 def checked_dots(kernel: KernelFunction, flushing: Collection[str]) -> KernelFunction:
-    """Return a kernel whose dot products by the fragments ``flushing`` are exact; itself where it has none.
+    """Return a kernel with exact dot products by the fragments ``flushing``; the kernel itself if it has none.
 
-    Those that are not the only thing that a loop does, or are added to something else than 0, are spelt out.
+    Dot products beside other work in a loop, or added to a value other than 0, are expanded.
     """
     if census(kernel).dots.isdisjoint(flushing):
         return kernel
@@ -84,18 +84,18 @@ def checked_dots(kernel: KernelFunction, flushing: Collection[str]) -> KernelFun
 
 @attrs.frozen
 class _Checking:
-    """What is checked in one kernel."""
+    """State of the transformation of one kernel."""
 
     flushing: frozenset[str]
     names: NameScope
     panels: Mapping[str, Type]
-    """Arrays of the kernel that only dot products read, with the type of all that is written there."""
+    """Arrays of the kernel that only dot products read, with the type of all writes."""
 
     sizes: dict[str, Var] = attrs.field(factory=dict)
-    """The least of what was written to each of ``panels``, and of inputs that were looked through as a whole."""
+    """Minimum of the values written to each of ``panels``, and of inputs that were checked as a whole."""
 
     def whole(self, param: Param, index: DType) -> Iterator[Stmt]:
-        """Yield what looks through an input before anything else happens."""
+        """Yield the check of a whole input at the start of the kernel."""
         width, kind = _WIDTHS[0], Type(index)
         self.sizes[param.name] = least = Var(self.names.fresh("least"), Type(_WORD, width))
         yield _started(least)
@@ -108,7 +108,7 @@ class _Checking:
                 yield For(counter, Const(begin, kind), Const(end, kind), lanes, (note,))
 
     def checked(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Return a list of statements with checks, in loops of its own and in those inside them."""
+        """Return a list of statements with checks, in its own loops and in nested ones."""
         result: list[Stmt] = []
         for place, stmt in enumerate(stmts):
             if isinstance(stmt, DeclareArray) and stmt.name in self.panels:
@@ -121,7 +121,7 @@ class _Checking:
         return tuple(result)
 
     def _others(self, stmt: Stmt) -> tuple[Stmt, ...]:
-        """Return a statement that is no loop over dot products alone."""
+        """Return a statement that is not a loop of only dot products."""
         stmt = map_bodies(self.checked, stmt)
         if isinstance(stmt, Assign) and isinstance(stmt.target, Subscript) and stmt.target.array in self.sizes:
             return (stmt, _noted(self.sizes[stmt.target.array], stmt.value))
@@ -138,7 +138,7 @@ class _Checking:
         return map_stmts(lambda expr: map_expr(spelt_out, expr), stmts)
 
     def _is_sum(self, loop: Stmt, before: Sequence[Stmt]) -> bool:
-        """Return whether a loop, or one behind a test, only adds dot products to what statements before it cleared."""
+        """Return whether a loop, possibly guarded, only adds dot products to arrays that earlier statements cleared."""
         inside = [stmt for stmt in statements((loop,)) if not isinstance(stmt, For) and not _is_test(stmt)]
         if not inside or not all(map(self._adds, inside)):
             return False
@@ -159,7 +159,7 @@ class _Checking:
         return all(isinstance(factor, Subscript) for factor in factors)
 
     def _sum(self, loop: Stmt) -> Iterator[Stmt]:
-        """Yield what looks through the factors of a loop over dot products, and both ways to run it."""
+        """Yield the check of the factors of a loop over dot products, and both versions of it."""
         own: dict[Type, Var] = {}
         notes = tuple(dict.fromkeys(self._notes(loop, (), own)))
         yield from map(_started, own.values())
@@ -172,7 +172,7 @@ class _Checking:
         yield If(tiny, freshened(self._plain((loop,)), self.names), (loop,))
 
     def _notes(self, stmt: Stmt, around: tuple[For | If, ...], own: dict[Type, Var]) -> Iterator[Stmt]:
-        """Yield loops that note the factors of a statement, each in those loops that tell where it is."""
+        """Yield loops that check the factors of a statement, each inside the loops that determine its place."""
         if isinstance(stmt, For | If):
             for inner in stmt.body if isinstance(stmt, For) else stmt.then:
                 yield from self._notes(inner, (*around, stmt), own)
@@ -182,7 +182,7 @@ class _Checking:
                 yield from self._looked_through(factor, _telling(factor, around), own)
 
     def _looked_through(self, factor: Subscript, loops: tuple[For | If, ...], own: dict[Type, Var]) -> Iterator[Stmt]:
-        """Yield loops that note a factor; those of neighbours for many at once."""
+        """Yield loops that check a factor, in vectors of neighbours if possible."""
         run = next((loop for loop in loops if isinstance(loop, For) and _runs(loop, factor, loops)), None)
         if run is None:
             yield self._nest(factor, loops, own)
@@ -208,7 +208,7 @@ class _Checking:
         return note
 
     def _factors(self, stmt: Stmt) -> Iterator[Subscript]:
-        """Yield what dot products inside a statement read from memory."""
+        """Yield the array elements that dot products inside a statement read."""
         for each in statements((stmt,)):
             yield from _read(self._dots(expressions(each)))
 
@@ -218,7 +218,7 @@ def _read(dots: Collection[Dot]) -> Iterator[Subscript]:
 
 
 def _read_often(kernel: KernelFunction, flushing: Collection[str]) -> Iterator[Param]:
-    """Yield the inputs of which loops over dot products would look at each element twice or more, as windows do."""
+    """Yield the inputs whose elements loops over dot products would check twice or more, as for windows."""
     looked: dict[str, int] = {}
 
     def count(stmts: tuple[Stmt, ...], around: tuple[For, ...]) -> None:
@@ -237,7 +237,7 @@ def _read_often(kernel: KernelFunction, flushing: Collection[str]) -> Iterator[P
 
 
 def _panels(kernel: KernelFunction, flushing: Collection[str]) -> dict[str, Type]:
-    """Return the arrays in scratch memory of which all is written in vectors of one type, but by no test."""
+    """Return scratch arrays that are only written in vectors of one type, unconditionally."""
     written: dict[str, set[Type]] = {}
     for stmt in statements(kernel.body):
         for target in writes(stmt):
@@ -255,7 +255,7 @@ def _panels(kernel: KernelFunction, flushing: Collection[str]) -> dict[str, Type
 
 
 def _telling(factor: Subscript, around: Sequence[For | If]) -> tuple[For | If, ...]:
-    """Return those statements around a factor that tell where it is, and whether it is read."""
+    """Return the statements around a factor that determine its place, and whether it is read."""
     result: list[For | If] = []
     needed = set(variables_of(factor))
     for stmt in reversed(around):
@@ -266,7 +266,7 @@ def _telling(factor: Subscript, around: Sequence[For | If]) -> tuple[For | If, .
 
 
 def _runs(loop: For, factor: Subscript, loops: Sequence[For | If]) -> bool:
-    """Return whether a loop reads neighbours, one factor behind the other, and others do not depend on it."""
+    """Return whether a loop reads neighbours, one after the other, and other loops do not depend on it."""
     told = {name for each in loops for root in expressions(each) for name in variables_of(root)}
     whole = trip_values(loop)
     plain = whole is not None and whole.start == 0 and loop.step == 1 and loop.counter.name not in told
@@ -274,7 +274,7 @@ def _runs(loop: For, factor: Subscript, loops: Sequence[For | If]) -> bool:
 
 
 def _step(offset: Expr, counter: Var) -> int:
-    """Return by how much a counter moves an offset in which it stands once, in a product; 0 where that is not so."""
+    """Return the stride of an offset in a counter that occurs once, in a product; 0 otherwise."""
     found = [term for term in summands(offset) if counter.name in variables_of(term)]
     match found:
         case [Apply(op=Op.MUL, args=(variable, Const(value=step)))] if variable == counter:
@@ -294,7 +294,7 @@ def _clears(stmt: Stmt) -> bool:
 
 
 def _size(factor: Expr) -> Expr:
-    """Return words that are greater for factors greater in size, and greatest for zero: twice the bits, less 1."""
+    """Return words that increase with the magnitude of factors, with the maximum for zero: twice the bits, less 1."""
     kind = factor.type.with_dtype(_WORD)
     bits = Bitcast(factor, kind)
     return Apply(Op.SUB, (Apply(Op.ADD, (bits, bits)), Const(1, kind)))

@@ -1,8 +1,8 @@
-"""Dot products of bytes that are both signed, or both unsigned, by instructions for one of each.
+"""Dot products of equally signed bytes by instructions for unsigned times signed ones.
 
-Turning round the highest bit of the left factors changes their sign, and adds 128 to each, or subtracts it. What a sum
-has too much then, its compensation, is a sum of the right factors alone. Where these are a panel that rows of left ones
-share, it is computed once for all of them, before the loop over rows; other products stay as they are.
+Flipping the highest bit of the left factors changes their signedness, and adds or subtracts 128. The error of a sum,
+its compensation, is a sum of the right factors alone. If these are a panel shared by rows of left factors, it is
+computed once, before the loop over rows; other products stay as they are.
 """
 
 from __future__ import annotations
@@ -46,16 +46,15 @@ from tileir.semtree.simplify.simplifier import simplify_expr
 
 _OTHER: Final[Mapping[DType, DType]] = MappingProxyType({DType.I8: DType.U8, DType.U8: DType.I8})
 _HIGHEST: Final[Mapping[DType, int]] = MappingProxyType({DType.I8: -128, DType.U8: 128})
-"""The highest bit as a number of either type; and of the other one, what turning it adds to a number of that type."""
+"""Highest bit as a number of each type, and the change of a value when it is flipped to the other type."""
 
 
 def compensated_dots(kernel: KernelFunction, native: Collection[str]) -> KernelFunction:
-    """Return a kernel whose sums of dot products of like bytes are of unlike ones; itself where it has none such.
+    """Return a kernel with sums of equally signed bytes replaced; the kernel itself if it has none.
 
     Args:
         kernel: Any kernel.
-        native: The fragments that there are instructions for, by :func:`tileir.semtree.dots.fragment_of`.
-
+        native: Fragments with instructions, from :func:`tileir.semtree.dots.fragment_of`.
     """
     if not any(name.endswith(("k4_i8", "k4_u8")) and "u8_i8" not in name for name in census(kernel).dots & {*native}):
         return kernel
@@ -64,7 +63,7 @@ def compensated_dots(kernel: KernelFunction, native: Collection[str]) -> KernelF
 
 @attrs.frozen
 class _Sum:
-    """A loop over dot products of like bytes; ``nests`` are the unrolled loops around each, inside of it."""
+    """Loop over dot products of equally signed bytes; ``nests`` are the unrolled loops inside it around each."""
 
     loop: For
     nests: tuple[tuple[tuple[For, ...], Assign], ...]
@@ -73,19 +72,19 @@ class _Sum:
     def dots(self) -> Iterator[Dot]:
         """The products, one of each statement."""
         for _, stmt in self.nests:
-            assert isinstance(stmt.value, Dot)  # it was looked for
+            assert isinstance(stmt.value, Dot)  # checked when it was found
             yield stmt.value
 
 
 @attrs.frozen
 class _Compensating:
-    """What is changed in one kernel."""
+    """State of the transformation of one kernel."""
 
     native: frozenset[str]
     names: NameScope
 
     def body(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Return a list of statements with compensations in front of the outermost loops that repeat them."""
+        """Return a list of statements with compensations before the outermost loops that repeat them."""
 
         def visit(stmt: Stmt) -> tuple[Stmt, ...]:
             before: list[Stmt] = []
@@ -99,7 +98,7 @@ class _Compensating:
         return rewritten(stmts, visit)
 
     def _sums(self, stmt: Stmt) -> Iterator[_Sum]:
-        """Yield the loops inside a statement that add dot products of like bytes, and do nothing else."""
+        """Yield the loops inside a statement that only add dot products of equally signed bytes."""
         for inner in (each for body in bodies(stmt) for each in body):
             nests = tuple(_nests(inner.body)) if isinstance(inner, For) else ()
             if isinstance(inner, For) and nests and all(self._adds(inner, each) for _, each in nests):
@@ -108,7 +107,7 @@ class _Compensating:
                 yield from self._sums(inner)
 
     def _adds(self, loop: For, stmt: Stmt) -> bool:
-        """Return whether a statement adds a dot product of like bytes, the right ones an array's, to what stays."""
+        """Return whether a statement adds a dot product of equally signed bytes, with right factors in an array."""
         match stmt:
             case Assign(target=Subscript() as target, value=Dot(right=Subscript(type=kind) as right) as dot):
                 alike = dot.left.type == kind and kind.dtype in _OTHER and fragment_of(dot) in self.native
@@ -118,7 +117,7 @@ class _Compensating:
                 return False
 
     def _is_shared(self, found: _Sum, stmt: Stmt) -> bool:
-        """Return whether all iterations of a statement have the same right factors in a sum inside of it."""
+        """Return whether all iterations of a statement share the right factors of a sum inside it."""
         own = {found.loop.counter.name, *(loop.counter.name for loops, _ in found.nests for loop in loops)}
         inside = {name for each in statements((stmt,)) for name in introduces(each)} - own
         written = {target.array for each in statements((stmt,)) for target in writes(each)}
@@ -127,7 +126,7 @@ class _Compensating:
         return trip_values(found.loop) is not None and inside.isdisjoint(used | arrays) and written.isdisjoint(arrays)
 
     def _compensated(self, found: _Sum, stmt: Stmt) -> tuple[tuple[Stmt, ...], Stmt]:
-        """Return what computes the compensation of a sum, and a statement around it in which that is subtracted."""
+        """Return the computation of the compensation of a sum, and an enclosing statement that subtracts it."""
         name = self.names.fresh("compensation")
         sums, subtractions, size = list[Stmt](), list[Stmt](), 0
         for loops, each in found.nests:
@@ -160,12 +159,12 @@ class _Compensating:
 
 
 def _repeats(stmt: Stmt) -> bool:
-    """Return whether a statement is a loop of several iterations, or of a number that is not known."""
+    """Return whether a statement is a loop of several, or an unknown number of, iterations."""
     return isinstance(stmt, For) and len(trip_values(stmt) or (0, 0)) > 1
 
 
 def _nests(stmts: tuple[Stmt, ...], around: tuple[For, ...] = ()) -> Iterator[tuple[tuple[For, ...], Stmt]]:
-    """Yield the statements that are no loops of a known number of iterations, each with those loops around it."""
+    """Yield statements other than loops with constant trip counts, with these loops around them."""
     for stmt in stmts:
         if isinstance(stmt, For) and trip_values(stmt) is not None:
             yield from _nests(stmt.body, (*around, stmt))
@@ -180,7 +179,7 @@ def _nest(loops: tuple[For, ...], stmt: Stmt) -> Stmt:
 
 
 def _place(right: Expr, loops: tuple[For, ...]) -> tuple[Expr, int]:
-    """Return where the compensation of right factors begins, in terms of the loops that tell them, and the last one."""
+    """Return the offset of right factors' compensation, in terms of the loops that determine it, and the last one."""
     assert isinstance(right, Subscript)
     counters = {loop.counter.name for loop in loops}
     others = {name: Const(0, right.offset.type) for name in variables_of(right.offset) if name not in counters}
@@ -201,7 +200,7 @@ def _turned_type(factor: Expr) -> Type:
 
 
 def _turned(stmt: Stmt) -> Stmt:
-    """Return a statement with the sign of the left factors turned round."""
+    """Return a statement with the highest bit of the left factors flipped."""
     assert isinstance(stmt, Assign)
     assert isinstance(stmt.value, Dot)
     left = stmt.value.left
@@ -211,5 +210,5 @@ def _turned(stmt: Stmt) -> Stmt:
 
 
 def _unlike(left: Expr, right: Expr, total: Expr) -> Dot:
-    """Return a dot product with the unsigned factor on the left, as instructions have it."""
+    """Return a dot product with the unsigned factor on the left, as instructions require."""
     return Dot(left, right, total) if left.type.dtype is DType.U8 else Dot(right, left, total)

@@ -1,1 +1,1 @@
-"""Kernels as LLVM IR."""
+"""Emission of kernels as LLVM IR."""

@@ -1,7 +1,7 @@
-"""Kernels whose functions differ in integers only, as one function that has these integers as parameters.
+"""Kernels whose functions only differ in integers, merged into one function with integer parameters.
 
-Layers of a network are often alike but for how many channels they have, or where their results stand in a tensor that
-others write to as well. To compile such a kernel takes several times as long as to write its text.
+Layers of a network often differ only in numbers of channels, or in the places of their results in a shared tensor.
+Compiling a kernel takes several times as long as writing its text.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tileir.semtree.rewrite import statements
 from tileir_llvm.emit.text import WEIGHTS, ModuleText
 
 MOST_STRIDES: Final = 12
-"""Parameters that may be in addresses which a loop of products reads: each takes a register, and there are 16."""
+"""Maximum number of parameters in addresses of a product loop: each takes a register, of which there are 16."""
 
 _INTEGER: Final = re.compile(
     r"^  (%v\d+) = ((?:mul|add|sub)(?: nsw| nuw)* i64 %\w+, |icmp \w+ i64 %\w+, "
     r"|getelementptr (?:inbounds )?\w+, ptr %\w+, i64 )(-?\d+)$",
     re.MULTILINE,
 )
-"""An instruction that ends with an integer, which may as well be in a register: a stride, a bound or an offset."""
+"""Instruction with a trailing integer that may be in a register: a stride, a bound or an offset."""
 
 _PROMISE: Final = re.compile(r"\b(align |dereferenceable\()(\d+)")
-"""A promise about the memory of a parameter, which holds for what promises more as well."""
+"""Attribute of a parameter's memory, which stronger values imply."""
 
 _NAME: Final = re.compile(r"@([\w.]+)\(")
 _JUMP: Final = re.compile(r"  br i1 [^,]+, label %(\w+), ")
@@ -36,7 +36,7 @@ _READ: Final = re.compile(r" load .*, ptr (%v\d+)")
 
 
 def outline(kernel: KernelFunction) -> object:
-    """Return what is soon told of a kernel, equal for kernels whose functions differ in integers only."""
+    """Return a cheap outline of a kernel, equal for kernels whose functions only differ in integers."""
     params = tuple((param.dtype, param.access, param.no_alias) for param in kernel.params)
     return params, tuple(map(_kind, statements(kernel.body)))
 
@@ -48,9 +48,9 @@ def _kind(stmt: Stmt) -> object:
 
 
 def in_order(outlines: Sequence[object]) -> list[int]:
-    """Return places so that equal outlines come one after the other, behind those that come once.
+    """Return an order in which equal outlines are adjacent, after those that occur once.
 
-    So there is something to compile while the texts of several kernels are written.
+    So compilation can start while the texts of several kernels are written.
     """
     counts = Counter(outlines)
     first = {each: place for place, each in reversed([*enumerate(outlines)])}
@@ -58,7 +58,7 @@ def in_order(outlines: Sequence[object]) -> list[int]:
 
 
 def joined(modules: Sequence[ModuleText]) -> Iterator[ModuleText]:
-    """Yield modules of one kernel each, those whose functions differ in integers only as one module."""
+    """Yield modules of one kernel each, with those that only differ in integers merged."""
     written = [_Written.of(module) if len(module.functions) == 2 else None for module in modules]
     classes: dict[object, list[_Written]] = {}
     for module, each in zip(modules, written, strict=True):
@@ -75,15 +75,14 @@ def joined(modules: Sequence[ModuleText]) -> Iterator[ModuleText]:
 
 @attrs.frozen(eq=False)
 class _Written:
-    """A module of one kernel.
+    """Module of one kernel.
 
     Attributes:
         module: Its entry, and the function that the entry calls.
-        header: The first line of that function.
-        body: The other lines.
-        integers: The registers of instructions that end with an integer, and these integers.
-        form: All of the module but integers, names, and how often loops run.
-
+        header: First line of that function.
+        body: Other lines.
+        integers: Registers of instructions with trailing integers, and these integers.
+        form: The module without integers, names, and trip counts.
     """
 
     module: ModuleText
@@ -95,7 +94,7 @@ class _Written:
     @classmethod
     def of(cls, module: ModuleText) -> _Written:
         header, _, body = module.functions[1].partition("\n")
-        pieces = _INTEGER.split(body)  # what is between instructions that end with integers, and their three parts
+        pieces = _INTEGER.split(body)  # text between instructions with trailing integers, and their three parts
         integers = tuple(zip(pieces[1::4], map(int, pieces[3::4]), strict=True))
         del pieces[3::4]
         nodes = tuple(node for node in module.metadata if WEIGHTS not in node)
@@ -109,13 +108,13 @@ class _Written:
         return str(_NAME.findall(self.header)[0])
 
     def columns(self, others: Sequence[_Written]) -> list[tuple[int, ...]]:
-        """Return by how much each integer of others exceeds its own."""
+        """Return the differences of each integer of others to its own."""
         rows = [[value for _, value in each.integers] for each in (self, *others)]
         return [tuple(value - own for value in values) for own, *values in zip(*rows, strict=True)]
 
 
 def _apart(alike: list[_Written]) -> list[list[_Written]]:
-    """Return modules of one form in lists that can be joined: loops of products need their registers."""
+    """Return modules of one form in mergeable lists: loops of products need their registers."""
     first, *others = alike
     columns = first.columns(others)
     kept: list[int] = []
@@ -130,7 +129,7 @@ def _apart(alike: list[_Written]) -> list[list[_Written]]:
 
 
 def _read_by_products(body: str) -> Iterator[set[str]]:
-    """Yield the registers with addresses that are computed and read in each innermost loop that adds products."""
+    """Yield the computed and read address registers in each innermost loop of products."""
     lines = body.splitlines()
     begins: dict[str, int] = {}
     inside = 0  # loops that begin before this line have loops inside
@@ -144,7 +143,7 @@ def _read_by_products(body: str) -> Iterator[set[str]]:
 
 
 def _join(alike: Sequence[_Written]) -> None:
-    """Give the first of some modules of one form a function with parameters, and the entries of all of them."""
+    """Merge modules of one form: one function with parameters, and the entries of all."""
     first, *others = alike
     columns = first.columns(others)
     more = {column: f"%s{number}" for number, column in enumerate(dict.fromkeys(filter(any, columns)))}
@@ -179,7 +178,7 @@ def _join(alike: Sequence[_Written]) -> None:
 
 
 def _least(headers: Sequence[str]) -> Callable[[re.Match[str]], str]:
-    """Return what spells the promises that hold for all functions, in their order."""
+    """Return a replacement with the attributes that hold for all functions, in order."""
     numbers = ([int(number) for _, number in _PROMISE.findall(header)] for header in headers)
     least = map(min, zip(*numbers, strict=True))
     return lambda found: f"{found[1]}{next(least)}"

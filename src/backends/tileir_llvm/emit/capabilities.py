@@ -1,7 +1,7 @@
-"""The operations that LLVM has, for :func:`tileir.semtree.legalise.legaliser.legalise`.
+"""Operations that LLVM has, for :func:`tileir.semtree.legalise.legaliser.legalise`.
 
-Sums wrap, extrema and magnitudes are intrinsics; divisions and shifts are undefined where C's are. f16 is converted to
-f32 and back only, where processors do, and bf16 is its bits, since conversion instructions flush subnormal numbers.
+Sums wrap, extrema and magnitudes are intrinsics; divisions and shifts are undefined as in C. f16 is only converted to
+and from f32, if processors support that, and bf16 is its bits, since conversion instructions flush subnormal numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _capabilities(floats_to_integers: Support, vectors: Capabilities | None = No
         **table(Support.TOTAL, (*_WRAPPING, Op.MAX, Op.MIN), INTEGERS),
         **table(Support.TOTAL, (Op.ABS,), (dtype for dtype in INTEGERS if dtype.is_signed)),
         **table(Support.DEFINED, _TRAPPING, INTEGERS),
-        # Where LLVM sees the count, it narrows products of 64 bits to their upper halves and moves these to and fro.
+        # If LLVM sees the count, it narrows products of 64 bits to their upper halves and moves these to and fro.
         **table(Support.TOTAL, (Op.BIT_RIGHT,), (DType.I64, DType.U64)),
         **table(Support.TOTAL, set(Op) - EXPANDED, WIDE_FLOATS),
         **table(Support.TOTAL, (Op.ERF,), (DType.F32,)),  # where it was not expanded before
@@ -54,10 +54,10 @@ def _capabilities(floats_to_integers: Support, vectors: Capabilities | None = No
 
 
 CAPABILITIES: Final = _capabilities(Support.TOTAL, _capabilities(Support.DEFINED))
-"""LLVM takes vectors apart for the intrinsic that converts floats to integers and saturates."""
+"""Capabilities; LLVM scalarises vectors for the saturating conversion of floats to integers."""
 
 
 def stored_floats(features: Collection[str]) -> frozenset[DType]:
-    """Return the floats that a processor cannot even convert, f16 among them on x86 without F16C."""
+    """Return the floats that a processor cannot even convert, including f16 on x86 without F16C."""
     converts = "f16c" in features or "sse2" not in features
     return STORED if converts else STORED | {DType.F16}

@@ -1,4 +1,4 @@
-"""Conversions between element types, by value: those that LLVM has, as :mod:`tileir_llvm.emit.capabilities` tells."""
+"""Value conversions between element types that LLVM has, according to :mod:`tileir_llvm.emit.capabilities`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def convert(out: FunctionText, instruction: str, value: Value, kind: Type) -> Va
 
 
 def _float_to_integer(out: FunctionText, value: Value, dtype: DType) -> Value:
-    """Truncate; scalars saturate."""
+    """Convert by truncation; scalars saturate."""
     kind = value.type.with_dtype(dtype)
     sign = "s" if dtype.is_signed else "u"
     if value.type.lanes > 1:
@@ -70,9 +70,9 @@ def _float_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
 
 
 def _widened(out: FunctionText, value: Value) -> Value:
-    """Return bf16 as f32: its bits are the upper half of each word; two neighbours are taken apart at once.
+    """Return bf16 as f32, whose upper half it is; two neighbours are unpacked at once.
 
-    Written as a conversion of each lane to a wider integer, code for cards takes five instructions for two lanes.
+    As a conversion of each lane to a wider integer, GPU code would take five instructions for two lanes.
     """
     lanes, kind, bits = value.type.lanes, value.type.with_dtype(DType.F32), value.type.with_dtype(DType.U32)
     if lanes % 2:

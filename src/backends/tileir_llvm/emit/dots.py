@@ -1,4 +1,4 @@
-"""Dot products of few neighbours in each lane, by the instructions that x86 processors have for them."""
+"""Dot products of adjacent elements in each lane, by x86 instructions."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _INSTRUCTIONS: Final[Mapping[DType, tuple[str, str]]] = MappingProxyType(
         DType.BF16: ("llvm.x86.avx512bf16.dpbf16ps", "bfloat"),
     }
 )
-"""For the dtype of the left factor an intrinsic of LLVM, without its width, and the element type of its factors."""
+"""LLVM intrinsic, without its width, and its factor type for the dtype of the left factor."""
 
 SPELT: Final = (*named("avx512vnni"), *named("avx512bf16"))
-"""The fragments that have an intrinsic, as :mod:`tileir.core.fragments` names them."""
+"""Fragments with an intrinsic, as named in :mod:`tileir.core.fragments`."""
 
 
 FLUSHING: Final = frozenset(row.name for row in usable(SPELT) if row.flushes)
-"""Those that are exact for factors that :mod:`tileir_llvm.dots.checked` lets through."""
+"""Fragments that are exact for factors that pass :mod:`tileir_llvm.dots.checked`."""
 
 
 def native_dots(features: Collection[str]) -> frozenset[str]:
-    """Return the fragments that a processor has."""
+    """Return the fragments that a processor supports."""
     if "avx512vl" not in features:
         return frozenset()
     return frozenset(row.name for row in usable(SPELT) if row.feature in features)
 
 
 def apply_dot(out: FunctionText, left: Value, right: Value, total: Value) -> Value:
-    """Return the dot product by an instruction that the processor has for these types.
+    """Return the dot product by the processor's instruction for these types.
 
-    That for bytes takes unsigned ones and signed ones. Of two that are alike the left ones get the other sign: to turn
-    the highest bit round adds 128, or subtracts it. What is too much is a dot product of the right ones, which tiles
-    share whose rows differ in the left ones alone.
+    For bytes it takes unsigned times signed factors. For equally signed factors the left ones are converted: flipping
+    the highest bit adds or subtracts 128. The excess is a dot product of the right factors, which tiles share whose
+    rows only differ in the left factors.
     """
     name, element = _INSTRUCTIONS[left.type.dtype]
     factor = f"<{left.type.lanes} x {element}>"

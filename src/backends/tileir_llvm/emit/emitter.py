@@ -1,13 +1,13 @@
 """Kernels as LLVM IR text.
 
 Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, which runs the groups ``begin`` to
-``end`` (exclusive) of the grid in order, axis 0 fastest. ``args`` points to the parameters' addresses, and
-``scratch`` to :attr:`tileir.semtree.transform.layout.Layout.scratch_bytes` bytes that no other thread uses meanwhile.
+``end`` (exclusive) of the grid in order, axis 0 fastest. ``args`` points to the parameters' addresses, and ``scratch``
+to :attr:`tileir.semtree.transform.layout.Layout.scratch_bytes` bytes of exclusive memory.
 
-Results that are written past the caches, which would not hold them anyway.
+Streaming stores bypass the caches for results that exceed them.
 
-A store to memory that no cache has reads the line before, and has another one written back. Non-temporal stores of
-whole lines only write: a copy moves two thirds as much.
+An ordinary store to uncached memory first reads the line, and later writes it back. Non-temporal stores of whole lines
+only write: a copy moves two thirds as much.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
 _PAGE: Final = 4096
 _NEAR: Final = 1024
-"""Loads so many bytes behind the last stores in another page wait for these: processors compare the low bits first."""
+"""Distance in bytes up to which loads after the latest stores in another page wait for them, by 4K aliasing."""
 
 _LARGE: Final = 4096
-"""Inputs of fewer elements, such as a bias, are not looked at."""
+"""Minimum number of elements of inputs to check; smaller ones, such as a bias, are ignored."""
 
 
 def streamed_results(kernel: KernelFunction, cache_bytes: int) -> frozenset[str]:
-    """Return the results of which the last cache holds a part at most: who reads them next finds none of them there."""
+    """Return the results that do not fit into the last cache, where their readers would not find them."""
     written = (param for param in kernel.params if param.access is ParamAccess.WRITE)
     return frozenset(param.name for param in written if param.size * param.dtype.itemsize >= cache_bytes)
 
 
 def jump_where_they_fit(kernel: KernelFunction, streamed: Set[str]) -> Iterator[str]:
-    """Yield the lines that jump to ``past`` if each streamed result begins at a line, else to ``plain``.
+    """Yield lines that jump to ``past`` if each streamed result is line-aligned, else to ``plain``.
 
-    Arguments are ``%a0`` and so on. By the low bits of addresses, nor may a large input begin closely before a result.
+    Arguments are ``%a0`` and so on. A large input must also not begin shortly before a result, by the low bits of
+    addresses.
     """
     parameters = list(enumerate(kernel.params))
     results = [number for number, param in parameters if param.name in streamed]
@@ -66,7 +67,7 @@ def jump_where_they_fit(kernel: KernelFunction, streamed: Set[str]) -> Iterator[
         for other in inputs:
             pair = f"{number}.{other}"
             yield f"  %apart{pair} = sub i64 %n{number}, %n{other}"
-            yield f"  %behind{pair} = sub i64 %apart{pair}, 1"  # at the same place, loads are in front of stores
+            yield f"  %behind{pair} = sub i64 %apart{pair}, 1"  # at equal places, loads precede stores
             yield f"  %in_page{pair} = and i64 %behind{pair}, {_PAGE - 1}"
             yield f"  %far{pair} = icmp uge i64 %in_page{pair}, {_NEAR}"
             tests.append(f"%far{pair}")
@@ -78,8 +79,9 @@ def jump_where_they_fit(kernel: KernelFunction, streamed: Set[str]) -> Iterator[
 
 
 FAST_MATH: Final = "reassoc nsz arcp contract afn "
-"""Flags of float operations where :attr:`tileir.runtime.interface.Options.fast_math` allows them; infinities and NaNs
-keep their meaning, since maxima and minima start from infinities."""
+"""Flags of float operations with :attr:`tileir.runtime.interface.Options.fast_math`; infinities and NaNs keep their
+meaning, since maxima and minima start from infinities.
+"""
 
 _INDEX: Final = Type(DType.I64)
 
@@ -93,21 +95,20 @@ def emit(
     length: int | None = None,
     cache_bytes: int = 0,
 ) -> Iterator[str]:
-    """Write modules with a function for each kernel, under the names of :func:`symbol`; at least one.
+    """Yield modules with a function for each kernel, named by :func:`symbol`; at least one.
 
     Args:
-        kernels: Kernels with their numbers, verified, whose float operations are all in
-            :data:`tileir_llvm.emit.floats.NATIVE`. Each is asked for when the modules before it are done. Scheduled
-            ones that follow each other and have one :func:`tileir_llvm.emit.alike.outline` share functions.
-        vector_bits: Width of the vector registers that LLVM shall prefer.
+        kernels: Verified kernels with their numbers, whose float operations are all in
+            :data:`tileir_llvm.emit.floats.NATIVE`. Each is requested after the modules before it are done. Adjacent
+            scheduled kernels with equal :func:`tileir_llvm.emit.alike.outline` share functions.
+        vector_bits: Preferred width of vector registers for LLVM.
         fast_math: Whether to add :data:`FAST_MATH`.
-        scheduled: Whether the kernels are all like :func:`tileir_llvm.emit.statements.is_scheduled` tells.
-        length: A module with so many characters gets no further kernel; None for one module.
-        cache_bytes: What the last cache holds: results of kernels that move more go past it. 0: none do.
+        scheduled: Whether all kernels satisfy :func:`tileir_llvm.emit.statements.is_scheduled`.
+        length: Number of characters from which a module gets no further kernel; None for one module.
+        cache_bytes: Size of the last cache: results of kernels that move more bypass it. 0 for no bypass.
 
     Raises:
         BackendError: TIL804, an operation is not native.
-
     """
     flags = FAST_MATH if fast_math else ""
     attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
@@ -124,7 +125,7 @@ def emit(
         several = iter(group)
         first = next(several)
         if (second := next(several, None)) is not None:
-            # Each is expanded and written before the next one, while what is known of it is remembered.
+            # Each is expanded and written before the next one, while its analyses are cached.
             separate = [write(ModuleText(flags, scheduled), *each) for each in chain((first, second), several)]
             yield from (each.text(last) for each in joined(separate))
             count += 1
@@ -141,8 +142,8 @@ def emit(
 def _kernel(module: ModuleText, kernel: KernelFunction, name: str, streamed: frozenset[str]) -> None:
     """Write the entry, and the function that it calls with the addresses as parameters.
 
-    Only parameters of functions can carry the promise that they overlap nothing, so the second function must
-    not be inlined. There are two of it where results may be ``streamed``, which addresses decide.
+    Only function parameters can be declared free of aliases, so the second function must not be inlined. There are two
+    versions of it if results may be ``streamed``, selected by addresses.
     """
     types = ["ptr"] * len(kernel.params)
     lines = [f"define void @{name}(ptr %args, ptr %scratch, i64 %begin, i64 %end) #0 {{"]
@@ -156,7 +157,7 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, streamed: fro
     past = _groups(module, kernel, f"{name}.past", streamed) if streamed else ""
     if "!nontemporal" in past:
         lines.extend(jump_where_they_fit(kernel, streamed))
-        # Other threads see such stores only after a fence.
+        # Other threads only see non-temporal stores after a fence.
         lines.extend(("past:", f"  call void @{name}.past{call}", "  fence seq_cst", "  ret void", "plain:"))
         module.functions.append(past)
     module.functions.append("\n".join((*lines, f"  call void @{name}.groups{call}", "  ret void", "}", "")))
@@ -164,7 +165,7 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, streamed: fro
 
 
 def _groups(module: ModuleText, kernel: KernelFunction, name: str, streamed: frozenset[str] = frozenset()) -> str:
-    """Return the function that runs a range of groups, where those ``streamed`` begin at a line of the caches."""
+    """Return the function that runs a range of groups, with line-aligned ``streamed`` results."""
     out = FunctionText(module)
     env = Environment(out, ranges=Ranges.of(kernel) if streamed else None)
     for number, param in enumerate(kernel.params):
@@ -190,7 +191,7 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str, streamed: fro
         following = out.pure("add nsw i64 %number, 1")
         nexts = _advanced(out, kernel.grid, varying, following)
         again = out.pure(f"icmp slt i64 {following}, %end")
-        # LLVM's vectoriser takes exponential time where nothing depends on the group.
+        # LLVM's vectoriser takes exponential time if nothing depends on the group.
         out.loop_back(again, "group", "finished", vectorise=False, unroll=False)
         phis = [f"  %number = phi i64 [ %begin, %first ], [ {following}, %{out.block} ]"]
         for axis, after in zip(varying, nexts, strict=True):
@@ -230,7 +231,7 @@ def coordinates(out: FunctionText, extents: tuple[int, ...], linear: Value) -> l
 
 
 def _advanced(out: FunctionText, extents: tuple[int, ...], varying: list[int], following: str) -> list[str]:
-    """Return the next group's coordinates along the axes that vary: a carry is cheaper than a division."""
+    """Return the next group's coordinates along the varying axes: a carry is cheaper than a division."""
     if len(varying) == 1:
         return [following]
     result = []

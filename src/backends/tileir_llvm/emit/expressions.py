@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     Term: TypeAlias = tuple[Op, Part, Expr, int]
 
 _SUMS: Final = frozenset({Op.ADD, Op.SUB, Op.MUL})
-"""Operations that pass on the promise that an offset does not overflow."""
+"""Operations that propagate the guarantee that an offset does not overflow."""
 
 _MERGES: Final = frozenset({Op.ADD, Op.SUB})
 _OFFSET: Final = Type(DType.I64)
-"""Offsets whose sums cannot overflow, in whatever order they are computed."""
+"""Type of offsets, whose sums cannot overflow, in any order."""
 
 
 @attrs.frozen
 class Cell:
-    """A variable that is assigned to: it lives in memory until LLVM's ``mem2reg``."""
+    """Reassigned variable, which lives in memory until LLVM's ``mem2reg``."""
 
     pointer: str
     type: Type
@@ -61,9 +61,9 @@ class Cell:
 
 @attrs.define(eq=False, repr=False)
 class Environment:
-    """Meanings of names at one point of a kernel; and its constants, and its offsets as sums, by their identity.
+    """Meanings of names at one point of a kernel; and caches of constants and of offsets as sums, by identity.
 
-    Where ``ranges`` are kept, accesses are aligned to what divides their offsets: cards can move only aligned vectors.
+    With ``ranges``, accesses get the alignment of their offsets' divisors: cards only move aligned vectors.
     """
 
     out: FunctionText
@@ -107,7 +107,7 @@ def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
 
 
 def _dot(env: Environment, dot: Dot) -> Value:
-    """Write a dot product by the processor's instruction; others were spelt out before."""
+    """Write a dot product by the processor's instruction; others were expanded before."""
     left, right, total = (evaluate(env, part) for part in (dot.left, dot.right, dot.total))
     return apply_dot(env.out, left, right, total)
 
@@ -146,9 +146,9 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
 
 
 def _choice(env: Environment, args: tuple[Expr, ...], *, index: bool) -> Value:
-    """Write a choice between values.
+    """Write a selection between values.
 
-    Where a scalar decides for a few lanes, LLVM makes a branch of it, which costs less than a mask of them.
+    For scalar conditions and few lanes, LLVM makes a branch, which costs less than a mask of lanes.
     """
     condition, *values = args
     if isinstance(condition, Broadcast) and condition.lanes <= _FEW_LANES:
@@ -161,7 +161,7 @@ _FEW_LANES: Final = 4
 
 
 def offset_of(env: Environment, expr: Expr) -> Offset | Value:
-    """Return where an access begins, in parts where they are known; lanes that are not even as they are."""
+    """Return the offset of an access, in parts if they are known; irregular lanes unchanged."""
     found = ramp_of(expr)
     if found is None:
         return evaluate(env, expr, index=True)
@@ -183,7 +183,7 @@ def _divisor(env: Environment, offset: Expr) -> int:
 
 
 def _sum(env: Environment, expr: Expr) -> tuple[Value | None, int]:
-    """Return what an offset adds up to: the part that is computed, None for none, and the part that is known."""
+    """Return the sum of an offset: the computed part, None for none, and the constant part."""
     outside, inside, distance = _parts(env, expr)
     return _joined(env, outside, inside), distance
 
@@ -193,10 +193,10 @@ def _joined(env: Environment, outside: Value | None, inside: Value | None) -> Va
 
 
 def _parts(env: Environment, expr: Expr) -> tuple[Value | None, Value | None, int]:
-    """Return what an offset adds up to: what an innermost loop leaves as it is, what it changes, and what is known.
+    """Return the sum of an offset: the invariant part of the innermost loop, the varying part, and the constant part.
 
-    Parts that fewer loops change go first, so that as much as possible stands in front of the innermost loop. Known
-    parts go last, so that accesses a constant distance apart, as unrolled loops have them, share the rest.
+    Parts that fewer loops change go first, so that as much as possible is hoisted out of the innermost loop. Constant
+    parts go last, so that accesses a constant distance apart, as in unrolled loops, share the rest.
     """
     known = env.sums.get(id(expr))
     if known is None:
@@ -219,7 +219,7 @@ def _parts(env: Environment, expr: Expr) -> tuple[Value | None, Value | None, in
 
 
 def _terms(expr: Expr) -> tuple[Term, ...]:
-    """Return the parts of a sum in their order, with the operations that merge them, and what computes each."""
+    """Return the terms of a sum in order, with the operations that combine them, and their computations."""
     later: list[Term] = []
     while isinstance(expr, Apply) and expr.op in _MERGES:
         op, (expr, right) = expr.op, expr.args
@@ -228,7 +228,7 @@ def _terms(expr: Expr) -> tuple[Term, ...]:
 
 
 def _part(expr: Expr) -> tuple[Part, Expr, int]:
-    """Return what computes a part of a sum, the expression that it is asked about, and a factor of that."""
+    """Return the computation of a part of a sum, the expression that it evaluates, and a constant factor."""
     match expr:
         case Const(value=value):
             return _known, expr, int(value)
@@ -303,7 +303,7 @@ def _shuffle(out: FunctionText, operands: tuple[Value, ...], lanes: tuple[int, .
     text, vector = "poison", register(kind)
     result = Type(kind.dtype, len(lanes))
     count = len(lanes)
-    # Two operands at a time: what earlier steps have placed stays where it is.
+    # Two operands at a time: lanes placed by earlier steps stay.
     for step, (mask, blend) in enumerate(_masks(lanes, kind.lanes)):
         pair = [operands[number].text for number in used[2 * step : 2 * step + 2]]
         second = pair[1] if len(pair) == 2 else "poison"
@@ -317,9 +317,9 @@ def _shuffle(out: FunctionText, operands: tuple[Value, ...], lanes: tuple[int, .
 
 @lru_cache(maxsize=1 << 8)
 def _masks(lanes: tuple[int, ...], width: int) -> tuple[tuple[str, str], ...]:
-    """Return, for each two of the operands that are used, of so many lanes, where lanes come from.
+    """Return lane selections for each pair of used operands of this many lanes.
 
-    The first text chooses lanes of both operands, the second those lanes among what earlier steps have placed.
+    The first text selects lanes of both operands, the second merges them with lanes of earlier steps.
     """
     used = list(dict.fromkeys(lane // width for lane in lanes))
     masks = []

@@ -32,7 +32,7 @@ _INTRINSICS: Final[Mapping[Op, str]] = MappingProxyType(
 )
 
 NATIVE: Final = frozenset({*_INSTRUCTIONS, *_INTRINSICS, *FLOAT_COMPARISON, Op.IDENT, Op.COND})
-"""The float operations that :func:`apply_float` knows; all others are expanded before."""
+"""Float operations that :func:`apply_float` supports; all others are expanded before."""
 
 
 def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
@@ -59,12 +59,11 @@ def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
 
 
 def _flags(flags: str, op: Op, args: tuple[Value, ...]) -> str:
-    """Return the flags that an operation may have, of those of its module.
+    """Return the valid fast-math flags of an operation, of those of its module.
 
-    Roundings of differences, and of sums with a constant, are often the point of them: the logarithm of 1 + x divides
-    by what 1 + x is more than 1, adding and subtracting 1.5 · 2**digits rounds, and a - (a + b) + b is what a sum
-    lost. In another order they would be nothing. And a product minus itself is zero or NaN, but fused it would be the
-    product's error.
+    The rounding of differences, and of sums with a constant, is often intended: log1p divides by the rounded excess of
+    1 + x over 1, adding and subtracting 1.5 · 2**digits rounds, and a - (a + b) + b is the rounding error of a sum.
+    Reassociation would remove it. A product minus itself is zero or NaN, but fused it would be the product's error.
     """
     if op is Op.SUB or (op is Op.ADD and not all(arg.text.startswith("%") for arg in args)):
         flags = flags.replace("reassoc ", "")
@@ -74,7 +73,7 @@ def _flags(flags: str, op: Op, args: tuple[Value, ...]) -> str:
 
 
 def _by_function(out: FunctionText, name: str, args: tuple[Value, ...]) -> Value:
-    """Return what a function of the module gives for each lane."""
+    """Return the results of a function of the module for each lane."""
     element, lanes = Type(args[0].type.dtype), args[0].type.lanes
     spelt = register(element)
     each = [args] if lanes == 1 else [tuple(lane_of(out, arg, lane) for arg in args) for lane in range(lanes)]
@@ -84,11 +83,11 @@ def _by_function(out: FunctionText, name: str, args: tuple[Value, ...]) -> Value
 
 
 def _extremum(out: FunctionText, op: Op, left: Value, right: Value) -> Value:
-    """Return the larger or smaller operand, or a NaN where one of them is.
+    """Return the larger or smaller operand, or a NaN if one of them is.
 
-    A comparison with a NaN is false, which chooses the right operand, so that only the left needs a test. Its NaN is
-    replaced by a constant: LLVM would join both choices if that were the left operand, and processors have an
-    instruction for the first choice alone.
+    A comparison with a NaN is false, which selects the right operand, so that only the left needs a test. Its NaN is
+    replaced by a constant: LLVM would merge both selections if that were the left operand, and processors have an
+    instruction for the first selection alone.
     """
     kind = register(left.type)
     bools = register(left.type.with_dtype(DType.BOOL))

@@ -1,4 +1,4 @@
-"""Operations on bools and integers, of operands for which LLVM defines them (:mod:`tileir_llvm.emit.capabilities`)."""
+"""Operations on bools and integers for which LLVM defines the result (:mod:`tileir_llvm.emit.capabilities`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tileir_llvm.emit.text import FunctionText, Value
 def apply_integer(out: FunctionText, op: Op, args: tuple[Value, ...], *, index: bool) -> Value:
     """Compute an operation on bools or integers of one type.
 
-    ``index`` says that the result is an offset, which cannot overflow where the program is right.
+    ``index`` says that the result is an offset, which cannot overflow in a valid program.
     """
     folded = _folded(op, args)
     if folded is not None:
@@ -45,7 +45,7 @@ def apply_integer(out: FunctionText, op: Op, args: tuple[Value, ...], *, index: 
 
 
 def _folded(op: Op, args: tuple[Value, ...]) -> Value | None:
-    """Return the result where it is known without an instruction, else None."""
+    """Return the result if it is known without an instruction, else None."""
     known = [arg.known for arg in args]
     if known == _UNKNOWN:
         return None
@@ -116,7 +116,7 @@ def _test(out: FunctionText, name: str, left: Value, right: Value | int) -> Valu
 
 
 def select(out: FunctionText, condition: Value, then: Value, otherwise: Value) -> Value:
-    """Choose by a bool in each lane, between values of one type."""
+    """Select by a bool in each lane, between values of one type."""
     if condition.known is not None:
         return then if condition.known else otherwise
     kind = register(then.type)
@@ -125,7 +125,7 @@ def select(out: FunctionText, condition: Value, then: Value, otherwise: Value) -
 
 
 def _shift_right(out: FunctionText, value: Value, count: Value) -> Value:
-    """Shift 64 bits by any count, and not so that LLVM sees it."""
+    """Shift 64 bits by any count, opaque to LLVM."""
     inside = _test(out, "ult", count, 64)
     if value.type.dtype.is_signed:
         return _instruction(out, "ashr", value, select(out, inside, count, integer(63, count.type)))

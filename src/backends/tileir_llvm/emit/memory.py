@@ -21,14 +21,13 @@ _ALL: Final = "splat (i1 true)"
 
 @attrs.frozen
 class Place:
-    """An array in memory: the pointer to its first element, and the alignment in bytes of that.
+    """Array in memory: pointer to its first element, and alignment of that in bytes.
 
-    Where nothing writes it while the kernel runs, it is ``constant``, and what was read before need not be read again.
-    Where no iteration of the loop that is being written does, it is ``kept``: the same holds within one iteration.
-    An array on the stack has ``elements``, and is in registers where it is as long as the vectors that are moved.
-    What is written of a ``streamed`` one, in whole lines of the caches, goes past these.
-    What is read of a ``narrow`` one, in pairs, LLVM takes for other numbers each time: it would keep those in registers
-    to which they were widened, and these are twice as many.
+    If nothing writes it while the kernel runs, it is ``constant``, and loads need not be repeated. If no iteration of
+    the current loop writes it, it is ``kept``: loads need not be repeated within one iteration. An array on the stack
+    has ``elements``, and is in registers if it is as long as the moved vectors. Whole cache lines written to a
+    ``streamed`` array bypass the caches. Pairs read from a ``narrow`` array are opaque to LLVM, which would otherwise
+    keep the widened elements in twice as many registers.
     """
 
     pointer: str
@@ -46,14 +45,13 @@ class Offset:
     """First element of an access, in elements from the first one of an array: a sum of three parts.
 
     Attributes:
-        outside: The part that the innermost loop around does not change; None for none.
-        inside: The part that it changes; None for none.
-        distance: The part that is known.
-        step: How many elements further each lane is.
-        lanes: How many lanes have offsets of their own; 1 for neighbours.
-        apart: Whether it is that of one of many lanes, which share all but the known part.
-        divisor: What divides the parts that are not known.
-
+        outside: Invariant part in the innermost loop; None for none.
+        inside: Varying part; None for none.
+        distance: Constant part.
+        step: Distance between lanes in elements.
+        lanes: Number of lanes with separate offsets; 1 for neighbours.
+        apart: Whether it is one of many lanes, which share all but the constant part.
+        divisor: Divisor of the parts that are not constant.
     """
 
     outside: Value | None
@@ -69,7 +67,7 @@ class Offset:
         return attrs.evolve(self, distance=self.distance + lane * self.step, step=1, lanes=1, apart=True)
 
     def total(self, out: FunctionText) -> Value:
-        """Return the sum, that of lane 0 where lanes have offsets of their own."""
+        """Return the sum, for lane 0 if lanes have separate offsets."""
         parts = [part for part in (self.outside, self.inside) if part is not None]
         if self.distance or not parts:
             parts.append(integer(self.distance, _INDEX))
@@ -112,7 +110,7 @@ def store(out: FunctionText, place: Place, offset: Offset | Value, value: Value)
 
 
 def prefetch(out: FunctionText, place: Place, offset: Value) -> None:
-    """Bring the element at a scalar offset, which may lie outside of the array, into the innermost cache."""
+    """Prefetch the element at a scalar offset, which may lie outside of the array, into the innermost cache."""
     index = cast(out, offset, DType.I64)
     element = memory_element(place.dtype)
     pointer = out.pure(f"getelementptr {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
@@ -163,7 +161,7 @@ def joined(out: FunctionText, elements: list[Value]) -> Value:
 
 
 def _permuted(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
-    """Read the lanes of a vector in another order: LLVM finds the instruction for it, where the processor has one."""
+    """Read the lanes of a vector in another order, for which LLVM selects the instruction, if the processor has one."""
     whole = _load_run(out, place, Offset(None, None), kind)
     chosen = cast(out, offset, DType.I32)
     vector = register(kind)
@@ -178,10 +176,9 @@ def _permuted(out: FunctionText, place: Place, offset: Value, kind: Type) -> Val
 def pointer_to(out: FunctionText, place: Place, offset: Offset) -> tuple[str, int]:
     """Return the pointer to the element at a scalar offset, and its alignment.
 
-    LLVM shall not know of which sum the part consists that the innermost loop does not change: its loop strength
-    reduction tries ways to take such sums apart, for each access. That is a third of the time to generate code for a
-    convolution, and finds nothing, since the sum stands in front of the loop already. Where many lanes are apart, it
-    shall not know the counter either.
+    The terms of the invariant part are hidden from LLVM, whose loop strength reduction would try to rewrite these sums
+    for each access. That takes a third of the code generation time of a convolution, without gain, as the sum is
+    hoisted already. If many lanes are apart, the counter is hidden too.
     """
     size, element = place.dtype.itemsize, memory_element(place.dtype)
     outside, inside, distance = offset.outside, offset.inside, offset.distance
@@ -203,9 +200,9 @@ def pointer_to(out: FunctionText, place: Place, offset: Offset) -> tuple[str, in
 
 
 def _opaque(out: FunctionText, pointer: str) -> str:
-    """Return a pointer of which LLVM's loop passes do not know the sum, and its alias analysis the array.
+    """Return a pointer whose sum is opaque to LLVM's loop passes, and whose array to its alias analysis.
 
-    Code generation drops the call behind the loop passes.
+    Code generation drops the call after the loop passes.
     """
     return out.call("ptr", "llvm.strip.invariant.group.p0", ("ptr", pointer))
 
@@ -218,7 +215,7 @@ def _load_run(out: FunctionText, place: Place, offset: Offset, kind: Type) -> Va
 
 
 def _pairs(out: FunctionText, text: str, kind: Type) -> str:
-    """Return a vector of elements of 16 bits of which LLVM does not know that they were read before."""
+    """Return a vector of 16-bit elements whose earlier loads are hidden from LLVM."""
     lanes = kind.lanes // 2
     words = f"<{lanes} x i32>"
     read, made = out.pure(f"bitcast {memory(kind)} {text} to {words}"), "poison"
@@ -256,7 +253,7 @@ def _pointers(out: FunctionText, place: Place, offset: Value) -> str:
 
 
 def read_lanes(out: FunctionText, place: Place, offset: Offset | Value, kind: Type, mask: str = _ALL) -> Value:
-    """Read the elements of those lanes that a mask has; the others are zeros, and their elements may lie anywhere."""
+    """Read the elements of the lanes set in a mask; other lanes are zero, and may be out of bounds."""
     run, pointers = _addresses(out, place, offset, kind.lanes)
     called, spelt, size = suffix(_memory_type(kind)), memory(kind), place.dtype.itemsize
     name = f"llvm.masked.load.{called}.p0" if run else f"llvm.masked.gather.{called}.v{kind.lanes}p0"
@@ -267,7 +264,7 @@ def read_lanes(out: FunctionText, place: Place, offset: Offset | Value, kind: Ty
 
 
 def write_lanes(out: FunctionText, place: Place, offset: Offset | Value, value: Value, mask: str = _ALL) -> None:
-    """Write the elements of those lanes that a mask has; those of the others may lie anywhere."""
+    """Write the elements of the lanes set in a mask; others may be out of bounds."""
     lanes, spelt = value.type.lanes, memory(value.type)
     run, pointers = _addresses(out, place, offset, lanes)
     called, size = suffix(_memory_type(value.type)), place.dtype.itemsize
@@ -281,7 +278,7 @@ def write_lanes(out: FunctionText, place: Place, offset: Offset | Value, value: 
 def _addresses(out: FunctionText, place: Place, offset: Offset | Value, lanes: int) -> tuple[bool, str]:
     """Return whether lanes are neighbours, and the pointer to the first one, else one for each, as an operand.
 
-    Neighbours may begin before the array, where a mask leaves out the first ones, so nothing is promised of them.
+    Neighbours may begin before the array, if a mask excludes the first ones, so no bounds are declared.
     """
     if isinstance(offset, Offset) and (offset.lanes == 1 or offset.step == 1):
         element, first = memory_element(place.dtype), offset.total(out).text
@@ -291,15 +288,15 @@ def _addresses(out: FunctionText, place: Place, offset: Offset | Value, lanes: i
 
 
 def _scatters(kind: Type) -> bool:
-    """Return whether to write lanes that are apart by one instruction.
+    """Return whether to write separate lanes by one scatter instruction.
 
-    Processors with vectors of 64 bytes have it. It takes as long as storing each lane, but LLVM much less time.
+    Processors with vectors of 64 bytes have it. It takes as long as storing each lane, but much less compilation time.
     """
     return kind.dtype.itemsize in (4, 8) and kind.lanes * kind.dtype.itemsize >= _WIDE
 
 
 def _memory_type(kind: Type) -> Type:
-    """Return the integer type of as many bits where registers and memory differ."""
+    """Return the integer type with the width of a type if registers and memory differ."""
     match kind.dtype:
         case DType.BOOL:
             return kind.with_dtype(DType.U8)

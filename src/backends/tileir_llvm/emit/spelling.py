@@ -1,7 +1,7 @@
-"""Spelling of types, constants and comparisons in LLVM's text.
+"""LLVM's text of types, constants and comparisons.
 
-A bool is ``i1`` in registers and a byte in memory. bf16 is the integer ``i16`` everywhere: its arithmetic is
-done in f32 and rounded by integer operations, since the conversion instructions of processors flush subnormals.
+A bool is ``i1`` in registers and a byte in memory. bf16 is the integer ``i16`` everywhere: its arithmetic is done in
+f32 and rounded by integer operations, since the conversion instructions of processors flush subnormals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INTEGER_COMPARISON: Final[Mapping[Op, str]] = MappingProxyType(
 FLOAT_COMPARISON: Final[Mapping[Op, str]] = MappingProxyType(
     {op: f"o{name}" if op is not Op.CMP_NE else "une" for op, name in INTEGER_COMPARISON.items()}
 )
-"""All but ``!=`` are false for a NaN."""
+"""Comparisons; all but ``!=`` are false for a NaN."""
 
 
 def vector(element: str, lanes: int) -> str:
@@ -64,7 +64,7 @@ def memory(kind: Type) -> str:
 
 
 def suffix(kind: Type) -> str:
-    """Return the part of an intrinsic's name that tells its type, such as ``v16f32`` or ``i64``."""
+    """Return the type suffix of an intrinsic's name, such as ``v16f32`` or ``i64``."""
     number = f"f{kind.dtype.bits}" if kind.dtype.is_float else REGISTER[kind.dtype]
     return number if kind.lanes == 1 else f"v{kind.lanes}{number}"
 
@@ -81,7 +81,7 @@ def scalar_constant(value: bool | int | float, dtype: DType) -> str:
         case DType.BF16:
             return str(_bits("<f", "<I", value) >> 16)
         case DType.F32:
-            # LLVM writes f32 constants too as the bits of the f64 of equal value.
+            # LLVM writes f32 constants too as the bits of the f64 with their value.
             return f"0x{_bits('<d', '<Q', struct.unpack('<f', struct.pack('<f', value))[0]):016X}"
         case _:
             return f"0x{_bits('<d', '<Q', value):016X}"

@@ -1,17 +1,17 @@
 """Statements of kernels as LLVM basic blocks.
 
-Unrolled loops that are written operation by operation, all iterations abreast, in place of one after the other.
+Unrolled loops are interleaved if possible: written operation by operation for all iterations.
 
-An exponential is a chain of twenty operations that wait for each other. A processor overlaps one iteration with the
-next only as far as its schedulers reach, which is two or three such chains; and where constants do not fit the
-registers beside accumulators, each iteration loads them again. Abreast, neighbours in the text are independent, and
-share a constant while it is in a register. LLVM nearly keeps to the order of the text.
+An exponential is a chain of twenty dependent operations. A processor overlaps iterations only as far as its schedulers
+reach, two or three chains; and if constants do not fit the registers beside accumulators, each iteration reloads them.
+Interleaved, neighbours in the text are independent, and share a constant while it is in a register. LLVM mostly keeps
+the order of the text.
 
-Elements that data choose and the ones behind them, as weights between two neighbours need them, read at once.
+Pairs of neighbours at data-dependent places, as for interpolation weights, are gathered at once.
 
 A processor gathers vectors lane by lane, and takes as long for a lane of eight bytes as for one of four. Reading both
-elements of a pair as one halves that. Places outside of the array are moved to its first or last element, each of the
-two by itself, so that not all lanes have two neighbours there.
+elements of a pair as one halves that. Places outside of the array are clamped, each of the two by itself, so that not
+all lanes have two neighbours there.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import FunctionText, Value
 
 _BITS: Final = {DType.F32: ("i32", 0x7FC00000, -0x400000), DType.F64: ("i64", 0x7FF8 << 48, -(0x8 << 48))}
-"""The integers with the bits of floats, and of these the NaN that is the greatest, and that which is the least."""
+"""Integer types with the bits of floats, and their maximal and minimal NaN."""
 
 
 def update(env: Environment, stmt: Update, scope: str = "") -> None:
-    """Write an update; ``scope`` says who else updates, where that is not everybody.
+    """Write an atomic update; ``scope`` restricts the concurrent updaters.
 
-    The bits of floats that are not negative are ordered as integers are, and those of negative ones the other way
-    round, behind all others where no sign is seen in them. So an extremum of floats is one of integers.
+    The bits of non-negative floats are ordered like integers, those of negative floats in reverse, after all others as
+    unsigned. So an extremum of floats is one of integers.
     """
     out, kind = env.out, stmt.target.type
     value = evaluate(env, stmt.value)
@@ -100,25 +100,25 @@ def update(env: Environment, stmt: Update, scope: str = "") -> None:
 
 
 _BYTES: Final = 4
-"""Bytes of an element, of which two are what a processor gathers in one step."""
+"""Bytes of an element, of which processors gather pairs in one step."""
 
 _WRAPS: Final = (1 << 31) - 1
-"""The place whose next one is the least."""
+"""Place whose successor wraps around."""
 
 _LEAST: Final = 3
-"""Two elements, and the place of one of them, are what a pair takes; bodies of unrolled loops often have fewer."""
+"""Minimum number of statements: a pair takes two elements and the place of one; unrolled bodies often have fewer."""
 
 
 @attrs.frozen
 class Pair:
-    """Two variables with the elements of an array at the lanes of a place, and at those of the next place.
+    """Variables with the elements of an array at the lanes of a place, and at those of the next.
 
     Attributes:
-        one: The variable of the former.
-        other: That of the latter.
+        one: Variable of the former.
+        other: Variable of the latter.
         array: The array.
         place: The place, a variable of i32 lanes.
-        last: The last place inside.
+        last: Last valid place.
     """
 
     one: Var
@@ -129,9 +129,9 @@ class Pair:
 
 
 def pairs_of(stmts: Sequence[Stmt], arrays: Mapping[str, Place]) -> dict[str, Pair | None]:
-    """Return the pairs that statements gather from arrays that nothing writes.
+    """Return the pairs that statements gather from read-only arrays.
 
-    A pair has the name of its variable that comes first; that of the other one has none.
+    A pair is keyed by its first variable; its other variable maps to None.
     """
     if len(stmts) < _LEAST:
         return {}
@@ -160,7 +160,7 @@ def pairs_of(stmts: Sequence[Stmt], arrays: Mapping[str, Place]) -> dict[str, Pa
 
 
 def _clamped(offset: Expr) -> tuple[Var, int] | None:
-    """Return the variable of i32 lanes that a place is, moved inside, and the last one there; None for others."""
+    """Return the variable of i32 lanes of a clamped place, and the last place; None for others."""
     match offset:
         case Apply(
             op=Op.MIN,
@@ -175,7 +175,7 @@ def _clamped(offset: Expr) -> tuple[Var, int] | None:
 
 
 def read_pair(out: FunctionText, place: Place, chosen: Value, last: int) -> tuple[Value, Value]:
-    """Read the elements at the lanes of a place of i32, and at those of the next place, both moved inside."""
+    """Read the elements at the lanes of an i32 place, and at those of the next, both clamped."""
     lanes, bounds = chosen.type.lanes, Type(DType.I32, chosen.type.lanes)
     kind, wide = Type(place.dtype, lanes), f"<{lanes} x i64>"
 
@@ -202,17 +202,16 @@ def read_pair(out: FunctionText, place: Place, chosen: Value, last: int) -> tupl
 
 
 LEAST_OPERATIONS: Final = 12
-"""Iterations of fewer operations overlap by themselves, and abreast would only keep more values in registers."""
+"""Minimum number of operations for interleaving: shorter iterations overlap by themselves, with fewer registers."""
 
 
 def runs_abreast(loop: For, assigned: AbstractSet[str], shared: AbstractSet[str]) -> bool:
-    """Return whether the iterations of an unrolled loop are long, and may run operation by operation.
+    """Return whether the iterations of an unrolled loop are long, and can be interleaved.
 
     Args:
-        loop: Its body may be anything.
-        assigned: Names of the variables that are set again somewhere in the kernel.
-        shared: Names of the arrays that may overlap other ones.
-
+        loop: A loop with any body.
+        assigned: Names of the variables that are reassigned in the kernel.
+        shared: Names of the arrays that may alias.
     """
     body = loop.body
     if not all(_is_own(stmt, assigned) for stmt in body) or sum(map(_operations, body)) < LEAST_OPERATIONS:
@@ -230,26 +229,26 @@ def runs_abreast(loop: For, assigned: AbstractSet[str], shared: AbstractSet[str]
 
 
 def _is_own(stmt: Stmt, assigned: AbstractSet[str]) -> bool:
-    """Return whether a statement only sets variables that each iteration has for itself, or elements of arrays."""
+    """Return whether a statement only sets variables local to an iteration, or elements of arrays."""
     if isinstance(stmt, Declare):
         return stmt.variable.name not in assigned
     return isinstance(stmt, Assign) and isinstance(stmt.target, Subscript)
 
 
 def _operations(stmt: Stmt) -> int:
-    """Return how many operations on vectors a statement has; those of offsets are on single integers."""
+    """Return the number of a statement's vector operations; offsets are computed in single integers."""
     nodes = (node for root in expressions(stmt) for node in walk(root))
     return sum(isinstance(node, Apply) and node.type.lanes > 1 for node in nodes)
 
 
 def _are_apart(offset: Expr, kind: Type, loop: For, names: AbstractSet[str]) -> bool:
-    """Return whether neighbours from an offset on are other elements in each iteration."""
+    """Return whether neighbours from an offset are distinct elements in each iteration."""
     factor = _factor(offset, loop.counter)
     return factor is not None and abs(factor * loop.step) >= kind.lanes and names.isdisjoint(variables_of(offset))
 
 
 def _factor(expr: Expr, counter: Var) -> int | None:
-    """Return by how much an offset grows with the counter of a loop; None where that is not the same everywhere."""
+    """Return the stride of an offset in the counter of a loop; None if it varies."""
     if expr == counter:
         return 1
     match expr:
@@ -270,17 +269,16 @@ _WHOLE: Final = 16
 
 @attrs.define(eq=False, repr=False)
 class Statements:
-    """Writes the statements of one kernel.
+    """Writer of the statements of one kernel.
 
     Attributes:
-        env: What names mean where the text is written.
-        layout: Where arrays live.
-        assigned: Names of the variables that are assigned to somewhere in the kernel.
-        by_hand: Whether the kernel says itself which elements are computed side by side. LLVM then leaves its other
-            loops alone: those that fill packed panels cost it a second, and gain nothing. Nor does it then repeat loops
-            around others, which made convolutions three times as much code.
-        shared: Names of the arrays that may overlap other ones.
-
+        env: Environment of the code.
+        layout: Places of arrays.
+        assigned: Names of the variables that are reassigned in the kernel.
+        by_hand: Whether the kernel is vectorised explicitly. LLVM then leaves its other loops alone: those that fill
+            packed panels cost it a second, without gain. It then does not unroll outer loops either, which made
+            convolutions three times as much code.
+        shared: Names of the arrays that may alias.
     """
 
     env: Environment
@@ -293,7 +291,7 @@ class Statements:
     _decided: dict[int, tuple[For, bool]] = attrs.field(factory=dict, init=False)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
-        """Write statements, one after the other; what is gathered in pairs where the first of two is."""
+        """Write statements in order; pairs are gathered at their first element."""
         env = self.env
         pairs = pairs_of(stmts, env.arrays) if env.ranges is None else {}
         for stmt in stmts:
@@ -329,7 +327,7 @@ class Statements:
                 self.instruction(stmt)
 
     def instruction(self, stmt: Stmt) -> None:
-        """Write a statement that processors lack: all of these are lowered before, or left out."""
+        """Write a statement that processors lack: all are lowered before, or dropped."""
         raise TypeError(f"processors have no {type(stmt).__name__}")
 
     def update(self, stmt: Update) -> None:
@@ -354,7 +352,7 @@ class Statements:
         self.env.out.effect(f"store {register(value.type)} {value.text}, ptr {cell.pointer}")
 
     def place(self, array: DeclareArray) -> Place:
-        """Return where an array lives: on the stack, or in the scratch memory of the thread."""
+        """Return the place of an array: on the stack, or in the scratch memory of the thread."""
         place = self._places.get(array)
         if place is not None:
             return place
@@ -421,25 +419,25 @@ class Statements:
         self._counted_loop(loop, begin, end)
 
     def is_abreast(self, loop: For) -> bool:
-        """Return whether to write a loop abreast: it is asked again in each iteration of unrolled loops around it."""
+        """Return whether to interleave a loop; asked again in each iteration of enclosing unrolled loops."""
         known = self._decided.get(id(loop))
         if known is None:
             known = self._decided[id(loop)] = loop, runs_abreast(loop, self.assigned, self.shared)
         return known[1]
 
     def _abreast(self, loop: For, values: range) -> None:
-        """Write each statement for all iterations of an unrolled loop before the next one."""
+        """Write each statement for all iterations of an unrolled loop before the next statement."""
         env, around = self.env, self.env.variables
         own = [{**around, loop.counter.name: integer(value, loop.counter.type)} for value in values]
         try:
             for stmt in loop.body:
-                for env.variables in own:  # ranges are those of all iterations: what one declares is known by its name
+                for env.variables in own:  # ranges are those of all iterations: a declared variable is found by name
                     self._write(stmt)
         finally:
             env.variables = around
 
     def _counted_loop(self, loop: For, begin: Value, end: Value) -> None:
-        """Write a loop that tests at its end, behind a test whether it runs at all."""
+        """Write a bottom-tested loop, behind a test whether it runs at all."""
         out, kind = self.env.out, register(begin.type)
         body, done = out.fresh_label("loop"), out.fresh_label("done")
         signed = "s" if begin.type.dtype.is_signed else "u"
@@ -480,15 +478,15 @@ class Statements:
             out.lines.insert(position, phi)
 
     def repeats(self, loop: For, _begin: Value, _end: Value) -> bool | int:
-        """Return whether LLVM may repeat the body of a loop, or how often it shall."""
+        """Return whether LLVM may unroll the loop, or its unroll factor."""
         return not self.by_hand or not any(isinstance(inner, For) for inner in statements(loop.body))
 
     @contextmanager
     def _kept(self, loop: For) -> Iterator[None]:
-        """Read scratch memory that a loop does not write once in each of its iterations.
+        """Load scratch memory that a loop does not write once in each iteration.
 
-        LLVM shares loads within a basic block only, while a scheduled module is compiled. Rows of a register tile that
-        have tests of their own, as at the edges of images, are other blocks, which read the same weights.
+        LLVM shares loads within a basic block only, while a scheduled module is compiled. Rows of a register tile with
+        separate tests, as at the edges of images, are different blocks that read common weights.
         """
         before = self.env.arrays
         own = {array.name for array in self.layout.offsets}
@@ -526,10 +524,10 @@ class Statements:
 
 
 def _mask(env: Environment, stmt: AssignLanes, *, known: bool = True) -> Value:
-    """Return which lanes are set, by numbers that 32 bits hold; LLVM may know these only if they are ``known``.
+    """Return the mask of set lanes, from 32-bit numbers; LLVM may know these only if they are ``known``.
 
-    Of a vector that it has narrowed, and whose mask it knows to have one lane, LLVM 22 stores that lane as wide as it
-    was before, over its neighbours, where the processor has AVX-512.
+    For a narrowed vector with a mask known to have one lane, LLVM 22 stores that lane in its original width, over its
+    neighbours, with AVX-512.
     """
     out, numbers = env.out, Type(DType.I32)
     lanes, index = stmt.target.type.lanes, stmt.begin.type
@@ -552,11 +550,11 @@ def _is_inside(place: Place, offset: Offset | Value, lanes: int) -> bool:
 
 
 def is_scheduled(kernel: KernelFunction) -> bool:
-    """Return whether a kernel says itself what is computed side by side, and leaves none of that to LLVM.
+    """Return whether a kernel is vectorised explicitly, and leaves nothing of that to LLVM.
 
-    One that has only the channels of single pixels in vectors spends its time on where they are, for several at a time:
-    LLVM makes vectors of that. One without vectors that adds to registers in unrolled loops, as the border of a product
-    does, says by these what is computed side by side: LLVM gathers its factors into vectors, which takes ten times as
+    A kernel that only vectorises the channels of single pixels spends its time on coordinates, for several at a time:
+    LLVM vectorises these. A kernel without vectors that adds to registers in unrolled loops, like the border of a
+    product, specifies its parallelism by these: LLVM would gather its factors into vectors, which takes ten times as
     long to compile, and a fifth longer to run.
     """
     loops = [stmt for stmt in statements(kernel.body) if isinstance(stmt, For)]
@@ -567,7 +565,7 @@ def is_scheduled(kernel: KernelFunction) -> bool:
 
 
 def _works_on_registers(kernel: KernelFunction, loops: Sequence[For]) -> bool:
-    """Return whether the innermost loops that stay, if there are some, write registers alone, in unrolled loops."""
+    """Return whether innermost rolled loops, if any, only write registers, in unrolled loops."""
     arrays = (stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
     registers = {array.name for array in arrays if array.region is Region.PRIVATE}
     staying = [loop for loop in loops if loop.kind is not LoopKind.UNROLL]

@@ -1,9 +1,8 @@
-"""The error function of f32, by polynomials whose coefficients are looked up in registers.
+"""Error function of f32, by polynomials with coefficients from register tables.
 
-A processor with AVX-512 picks sixteen lanes of a register of sixteen floats by one instruction. So each lane has a
-polynomial of its own, of degree 5 around the nearest multiple of :data:`WIDTH`: eighteen instructions, where one
-polynomial for all small numbers and an exponential for the others (``tileir.semtree.functions.exponential``) take
-forty.
+With AVX-512 a processor selects sixteen lanes of a register of sixteen floats by one instruction. So each lane has its
+own polynomial of degree 5 around the nearest multiple of :data:`WIDTH`: eighteen instructions, while one polynomial for
+all small numbers and an exponential for the others (``tileir.semtree.functions.exponential``) take forty.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ COUNT: Final = 16
 DEGREE: Final = 5
 
 WIDTH: Final = 0.25991007685661316
-"""Distance of the points around which polynomials lie: the one of 250 tried that rounds their values best."""
+"""Distance of the centres of polynomials: the one of 250 tried with the best rounding of their values."""
 
 MOST: Final = 4.0
-"""What lies beyond has the last polynomial's value there, which is 1; less than 15.5 times :data:`WIDTH`."""
+"""Limit beyond which the last polynomial's value, 1, applies; less than 15.5 times :data:`WIDTH`."""
 
 _MAGIC: Final = 1.5 * 2.0**23
-"""What rounds to an integer when it is added, and leaves that integer in the low bits."""
+"""Addend that rounds to an integer, and leaves that in the low bits."""
 
 _FLOATS: Final = "<16 x float>"
 _WORDS: Final = "<16 x i32>"
@@ -46,7 +45,7 @@ _PICKED: Final = "llvm.x86.avx512.permvar.sf.512"
 
 
 def _left(_: Draft, x: Term) -> Term:
-    """Return the error function itself, which :func:`error_function` spells."""
+    """Return the error function itself, which :func:`error_function` emits."""
     return x.apply(Op.ERF)
 
 
@@ -55,7 +54,7 @@ _OWN: Final[Mapping[Op, Callable[..., Term]]] = MappingProxyType({Op.ERF: _left}
 
 
 def looked_up(features: Collection[str]) -> Mapping[Op, Callable[..., Term]]:
-    """Return the operations on f32 that are spelt here for a processor, as expansions that leave them as they are."""
+    """Return the f32 operations emitted here for a processor, as expansions that keep them."""
     return _OWN if "avx512f" in features else _NONE
 
 
@@ -63,8 +62,8 @@ def looked_up(features: Collection[str]) -> Mapping[Op, Callable[..., Term]]:
 def coefficients() -> tuple[tuple[float, ...], ...]:
     """Return the tables, constant first: each has the coefficient of one power in all polynomials.
 
-    They interpolate between the zeros of Chebyshev's polynomials, where errors are nearly least. The first polynomial
-    is odd, and lacks ``x`` itself, which is added exactly. The last one ends at 1, to which what is beyond rounds.
+    They interpolate between the zeros of Chebyshev's polynomials, for near-minimal errors. The first polynomial is odd,
+    and lacks ``x`` itself, which is added exactly. The last one ends at 1, the rounded value beyond.
     """
     squares = [(WIDTH / 2) ** 2 * (1 + node) / 2 for node in _zeros(DEGREE // 2 + 1)]
     ratios = [math.erf(math.sqrt(square)) / math.sqrt(square) - 1 for square in squares]
@@ -80,7 +79,7 @@ def _zeros(count: int) -> list[float]:
 
 
 def _through(places: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Return the polynomial through some points, constant first."""
+    """Return the interpolation polynomial of some points, constant first."""
     fitted = Polynomial.fit(places, values, len(places) - 1).convert()
     return [float(each) for each in fitted.coef]
 
@@ -110,7 +109,7 @@ def _order(lanes: Collection[int]) -> str:
 
 
 def _sixteen(out: FunctionText, x: Value, start: int) -> str:
-    """Return sixteen lanes of ``x`` from one on; what is beyond the last one repeats it."""
+    """Return sixteen lanes of ``x`` from one on, padded with the last."""
     lanes = x.type.lanes
     if lanes == COUNT:
         return x.text
@@ -122,7 +121,7 @@ def _sixteen(out: FunctionText, x: Value, start: int) -> str:
 
 
 def _values(out: FunctionText, parts: Sequence[str]) -> list[str]:
-    """Return the function of all parts, which are computed abreast: their steps do not wait for each other."""
+    """Return the function of all parts, interleaved, as their steps are independent."""
 
     def number(value: float) -> list[str]:
         return [constant(value, Type(DType.F32, COUNT))] * len(parts)
@@ -149,7 +148,7 @@ def _values(out: FunctionText, parts: Sequence[str]) -> list[str]:
     size = chosen(beyond, number(MOST), size)
     moved = fma(size, number(1 / WIDTH), number(_MAGIC))
     nearest = [out.pure(f"fsub {_FLOATS} {one}, {number(_MAGIC)[0]}") for one in moved]
-    index = [out.pure(f"bitcast {_FLOATS} {one} to {_WORDS}") for one in moved]  # of which the low four bits count
+    index = [out.pure(f"bitcast {_FLOATS} {one} to {_WORDS}") for one in moved]  # only the low four bits count
     near = fma(nearest, number(-WIDTH), size)
     start, *rest, highest = coefficients()
     total = picked(highest)

@@ -1,8 +1,8 @@
-"""The text of one LLVM function under construction.
+"""Text of one LLVM function under construction.
 
-Pure instructions are numbered by their text: one that was written before, where it dominates, is not written
-again. One whose operands do not change inside a loop goes in front of that loop. Both keep unrolled kernels small, and
-are cheaper here than as passes of LLVM, which for most kernels need not run at all.
+Pure instructions are value-numbered by their text: an instruction is not repeated where an earlier one dominates.
+Loop-invariant instructions are hoisted. Both keep unrolled kernels small, and are cheaper here than as LLVM passes,
+which most kernels then do not need at all.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import attrs
 from tileir.semtree.ir import Type
 
 
-@attrs.define(eq=False)  # not frozen: unrolled loops make so many that it would take a tenth of the time to write them
+@attrs.define(eq=False)  # not frozen: for the many operands of unrolled loops that would take a tenth of the time
 class Value:
-    """An operand: its text, its type, and its integer value (of every lane) where that is known. Nobody changes it.
+    """Operand: its text, its type, and its integer value (of every lane) if known. Immutable by convention.
 
     Attributes:
         text: A register or a constant.
-        type: The type in the sense of the semtree.
-        known: The value of every lane of a bool or integer constant, else None.
-
+        type: Its semtree type.
+        known: Value of every lane of a bool or integer constant, else None.
     """
 
     text: str
@@ -34,29 +33,28 @@ class Value:
 
 
 SCHEDULED: Final = "; scheduled"
-"""The first line of modules of which LLVM shall only select instructions and registers."""
+"""First line of modules for which LLVM only selects instructions and registers."""
 
 WEIGHTS: Final = '!"branch_weights"'
-"""Beginning of a node of metadata with branch weights: how often a jump is taken, and how often not."""
+"""Beginning of a metadata node with branch weights: how often a jump is taken, and how often not."""
 
 _MOST_WEIGHT: Final = (1 << 31) - 1
 
 
 @attrs.define(eq=False, repr=False)
 class ModuleText:
-    """Text that the functions of a module share, and the finished functions.
+    """Common text of the functions of a module, and the finished functions.
 
     Attributes:
-        float_flags: The fast-math flags of float operations, each followed by a blank.
-        scheduled: Whether the kernels say themselves what is computed side by side, and in which order.
-        remainder: What the functions for remainders of floats are called, where ``frem`` is not exact; else empty.
+        float_flags: Fast-math flags of float operations, each followed by a blank.
+        scheduled: Whether the kernels specify parallelism and order explicitly.
+        remainder: Name prefix of functions for remainders of floats, if ``frem`` is not exact; else empty.
         extrema: Whether the device has instructions for maxima and minima that keep NaN.
-        exponential: What the function for exponentials is called that will be rounded to f16; empty where none come.
+        exponential: Name of the function for exponentials that are rounded to f16; empty if there are none.
         globals: Variables of the module.
-        declarations: The functions that are called.
-        functions: The texts of the functions.
-        metadata: The nodes that loops refer to.
-
+        declarations: Called functions.
+        functions: Texts of the functions.
+        metadata: Nodes that loops refer to.
     """
 
     float_flags: str = ""
@@ -75,13 +73,13 @@ class ModuleText:
         return sum(map(len, self.functions))
 
     def node(self, text: str) -> int:
-        """Return the number of a node of metadata that all who refer to it share."""
+        """Return the number of a shared metadata node."""
         if text not in self.metadata:
             self.metadata.append(text)
         return self.metadata.index(text)
 
     def text(self, attributes: str = "") -> str:
-        """Return the whole module, with a line about the attributes that functions share."""
+        """Return the whole module, with the common function attributes."""
         first = (SCHEDULED,) if self.scheduled else ()
         numbered = (f"!{number} = {node}" for number, node in enumerate(self.metadata))
         return "\n".join((*first, *self.globals, *self.functions, attributes, *self.declarations, *numbered, ""))
@@ -92,13 +90,12 @@ _REGISTER: Final = re.compile(r"%\w+")
 
 @attrs.define(eq=False, repr=False)
 class _Scope:
-    """A part of a function whose instructions do not dominate what follows it: an iteration of a loop, or a branch.
+    """Part of a function whose instructions do not dominate the rest: an iteration of a loop, or a branch.
 
     Attributes:
-        lines: Where its instructions are written.
+        lines: Destination of its instructions.
         repeated: Whether it is an iteration of a loop.
-        written: The pure instructions that were written into it.
-
+        written: Pure instructions written into it.
     """
 
     lines: list[str]
@@ -121,25 +118,25 @@ class FunctionText:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of the scope that is being written."""
+        """Lines of the current scope."""
         return self._scopes[-1].lines
 
     def register(self) -> str:
-        """Return a fresh register, which belongs to the scope that is being written."""
+        """Return a fresh register, which belongs to the current scope."""
         self._registers += 1
         return self.belongs_here(f"%v{self._registers}")
 
     def belongs_here(self, register: str) -> str:
-        """Return a register whose value may be another one each time that the scope which is being written begins."""
+        """Return a register whose value may change each time that the current scope begins."""
         self._depths[register] = len(self._scopes) - 1
         return register
 
     def depth_of(self, operand: str) -> int:
-        """Return how many scopes are around the outermost one in which an operand is known."""
+        """Return the depth of the outermost scope in which an operand is known."""
         return self._depths.get(operand, 0)
 
     def pure(self, instruction: str) -> str:
-        """Return the register that holds the result of an instruction without effects."""
+        """Return the register with the result of an instruction without effects."""
         found = self._numbered.get(instruction)
         if found is not None:
             return found
@@ -157,7 +154,7 @@ class FunctionText:
         return result
 
     def once(self, instruction: str) -> str:
-        """Return the same for an instruction that only holds here: it stays in this iteration of the loop around."""
+        """Return the register of a pure instruction that is only valid in this iteration of the current loop."""
         found = self._numbered.get(instruction)
         if found is None:
             found = self._numbered[instruction] = self.result(instruction)
@@ -165,9 +162,9 @@ class FunctionText:
         return found
 
     def _depth_of(self, instruction: str) -> int:
-        """Return the outermost scope in which an instruction may stand: no loop around it changes its operands.
+        """Return the depth of the outermost valid scope of an instruction: no loop around it changes its operands.
 
-        It stays in its branch, since it may be a read that only holds there.
+        It stays in its branch, since it may be a guarded load.
         """
         scopes, depths = self._scopes, self._depths
         depth = len(scopes) - 1
@@ -198,7 +195,7 @@ class FunctionText:
         return self.pure(f"call {flags}{result} @{name}({operands})")
 
     def alloca(self, kind: str, alignment: int) -> str:
-        """Return a pointer to fresh stack memory, which is taken once when the function is entered."""
+        """Return a pointer to fresh stack memory, allocated once on entry."""
         result = self.register()
         self._entry.append(f"  {result} = alloca {kind}, align {alignment}")
         return result
@@ -233,9 +230,9 @@ class FunctionText:
     ) -> None:
         """End a loop's last block.
 
-        ``vectorise`` tells LLVM whether to run several iterations at once, None lets it; ``unroll`` lets it repeat the
-        body, or is how often it shall. ``turns`` tells how often the body runs, where that is known: code generators
-        take all loops for equally long, and would spill sums of a long one for the constants of two short nested ones.
+        ``vectorise`` lets LLVM vectorise or forbids it, None leaves it open; ``unroll`` allows unrolling, or is the
+        factor. ``turns`` is the trip count, if known: code generators assume equal trip counts, and would spill sums of
+        a long loop for the constants of two short nested ones.
         """
         hints = [] if vectorise is None else [f'!{{!"llvm.loop.vectorize.enable", i1 {str(vectorise).lower()}}}']
         if not isinstance(unroll, bool):
@@ -255,13 +252,13 @@ class FunctionText:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forget, at the end, the instructions that are numbered inside: they do not dominate what follows."""
+        """Forget, at the end, instructions numbered inside, which do not dominate the rest."""
         with self._inside(_Scope(self.lines)):
             yield
 
     @contextmanager
     def where(self, condition: str, inside: str, behind: str) -> Iterator[None]:
-        """Write what runs where a condition holds; ``inside`` and ``behind`` are stems of labels."""
+        """Write code that runs if a condition holds; ``inside`` and ``behind`` are stems of labels."""
         inside, behind = self.fresh_label(inside), self.fresh_label(behind)
         self.branch_if(condition, inside, behind)
         self.start(inside)
@@ -272,7 +269,7 @@ class FunctionText:
 
     @contextmanager
     def loop(self, body: str) -> Iterator[None]:
-        """Write an iteration of a loop, which starts with the block ``body``, and the jump to it from here."""
+        """Write an iteration of a loop, which starts with the block ``body``, and the jump to it."""
         scope = _Scope([], repeated=True)
         with self._inside(scope):
             self.start(body)
@@ -291,5 +288,5 @@ class FunctionText:
                 del self._numbered[instruction]
 
     def text(self, header: str) -> str:
-        """Return the whole function under the line ``header``."""
+        """Return the whole function with the line ``header``."""
         return "\n".join((f"{header} {{", "entry:", *self._entry, *self.lines, "}", ""))

@@ -1,1 +1,1 @@
-"""Machine code made, loaded and run, by threads that stay."""
+"""Machine code: generation, loading, and execution by persistent threads."""

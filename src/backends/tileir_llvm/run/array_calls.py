@@ -1,7 +1,7 @@
-"""Sequences called with arrays of NumPy that fit as they are: looked at, and run on, without Python in between.
+"""Calls of sequences with NumPy arrays that fit as they are: checked and run without Python.
 
-The code reads the fields of ``PyArrayObject``, which NumPy's C interface lays open. Where they do not lie as is known
-there is no such function, and arrays are looked at in Python.
+The code reads the fields of ``PyArrayObject``, which NumPy's C interface documents. If their layout is unknown, there
+is no such function, and arrays are checked in Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 """Flags of arrays, as in NumPy's C interface."""
 
 MOST_SCRATCH: Final = 1 << 16
-"""Scratch memory of so many bytes is on the stack of the calling thread, as threads have half a MiB at least."""
+"""Maximum scratch memory on the stack of the calling thread, as threads have at least half a MiB."""
 
 _CODE: Final = """
 define ptr @call(ptr %self, ptr %given, i64 %count) nounwind optnone noinline {
@@ -114,7 +114,7 @@ refused:
   ret ptr %nothing
 }
 """
-"""Returns 1, or 0 with nothing done where an array does not fit, or one that is written shares memory with another."""
+"""Returns 1, or 0 with nothing done if an array does not fit, or a written one shares memory with another."""
 
 
 class Operand(ctypes.Structure):
@@ -131,11 +131,11 @@ class Operand(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    """Facts about a sequence that its machine code relies on.
+    """Native description of a sequence.
 
     ``taken`` operands are given, of which ``read`` are read. Kernels have ``all`` arguments: the ``fixed`` ones, and
-    those whose ``places`` are not -1 but number an operand. ``run`` runs ``launches`` entries; ``type`` is that of
-    arrays.
+    those with ``places`` other than -1, the number of an operand. ``run`` runs ``launches`` entries; ``type`` is that
+    of arrays.
     """
 
     _fields_ = (
@@ -154,7 +154,7 @@ class Call(ctypes.Structure):
 
 
 class Array(ctypes.Structure):
-    """``PyArrayObject_fields`` of NumPy's C interface, behind what all objects have, of which the type comes last."""
+    """NumPy's ``PyArrayObject_fields``, after the common object header, which ends with the type."""
 
     _fields_ = (
         *((f"word{number}", ctypes.c_int64) for number in range(object.__basicsize__ // 8 - 1)),
@@ -174,14 +174,13 @@ class Entries:
     """Launches that run one after the other, and their arguments.
 
     Attributes:
-        run: The address of the code that runs entries.
-        first: That of the first entry.
-        count: How many there are.
-        template: The addresses of all arguments; of those that are given at each call, anything.
-        slots: Which arguments are given, and the array that each of these is.
-        masks: The bits of the address of each array that must be 0, as far as one is asked for any.
-        scratch_bytes: Memory that the launches use meanwhile, at most :data:`MOST_SCRATCH`.
-
+        run: Address of the code that runs entries.
+        first: Address of the first entry.
+        count: Number of entries.
+        template: Addresses of all arguments; arbitrary for those given at each call.
+        slots: Given arguments, and the array of each.
+        masks: Bits of the address of each array that must be 0, if any.
+        scratch_bytes: Scratch memory of the launches, at most :data:`MOST_SCRATCH`.
     """
 
     run: int
@@ -198,7 +197,7 @@ def array_call(
 ) -> Callable[..., int] | None:
     """Return a function of arrays of these dtypes and shapes, of which the first ``read`` are read.
 
-    It returns 1, or 0 with nothing done, and keeps ``held``. None where NumPy's arrays are not laid out as is known.
+    It returns 1, or 0 with nothing done, and keeps ``held`` alive. None if the layout of NumPy's arrays is unknown.
     """
     native = _native(features)
     if native is None:
@@ -231,7 +230,7 @@ def _native(features: tuple[str, ...]) -> Code | None:
 
 
 def _arrays_are_as_known() -> bool:
-    """Return whether the fields of arrays lie where the code looks for them."""
+    """Return whether array fields have the offsets that the code assumes."""
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     if np.ndarray.__basicsize__ < ctypes.sizeof(Array) or ctypes.sizeof(pointer) != ctypes.sizeof(number):
         return False

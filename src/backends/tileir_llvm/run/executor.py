@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class LLVMExecutor(Renewable, HostExecutor):
-    """Runs kernels in the calling thread and, where they are large, in a pool of threads beside it.
+    """Executor that runs kernels in the calling thread and, if they are large, also in a thread pool.
 
-    It may be used from several threads, and what is submitted runs in as many as the pool has: independent work at the
-    same time. A launch that finds the pool taken runs on its own thread.
+    Several threads may use it, and submitted work runs in as many threads as the pool has. A launch that finds the pool
+    busy runs on its own thread.
     """
 
     device: DeviceInfo
@@ -45,7 +45,7 @@ class LLVMExecutor(Renewable, HostExecutor):
     _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a fresh lock; a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     @pool.default
@@ -58,12 +58,11 @@ class LLVMExecutor(Renewable, HostExecutor):
         return Scheduler("tileir-llvm", self.pool.threads)
 
     def prepare(self, library: LLVMLibrary, index: int) -> LLVMKernel:
-        """Load a library, once, and ready kernel number ``index``.
+        """Load a library, once, and prepare kernel number ``index``.
 
         Raises:
             ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL806, its object code is broken; TIL807, the executor was closed.
-
         """
         self.check_open()
         kernel = kernel_at(library, index)
@@ -74,7 +73,7 @@ class LLVMExecutor(Renewable, HostExecutor):
         return LLVMKernel.of(self, kernel, code, index, library)
 
     def sequence(self, works: Sequence[Work]) -> LLVMSequence:
-        """Return the works as one call; numbers stand for arrays that it is given."""
+        """Return the works as one call; numbers stand for arrays that each launch is given."""
         return LLVMSequence.of(self, works)
 
     def close(self) -> None:
@@ -85,11 +84,10 @@ class LLVMExecutor(Renewable, HostExecutor):
 
 @attrs.frozen(eq=False)
 class LLVMKernel(Pooled):
-    """One kernel in executable memory.
+    """Kernel in executable memory.
 
     Attributes:
-        kernel: What was compiled.
-
+        kernel: The kernel.
     """
 
     kernel: KernelFunction
@@ -102,7 +100,7 @@ class LLVMKernel(Pooled):
     def of(
         cls, executor: LLVMExecutor, kernel: KernelFunction, code: Code, index: int, library: LLVMLibrary
     ) -> LLVMKernel:
-        """Ready kernel number ``index`` of a library, whose code is loaded."""
+        """Prepare kernel number ``index`` of a loaded library."""
         address = code.addresses[index]
         return cls(
             address,
@@ -128,7 +126,7 @@ class LLVMKernel(Pooled):
         self._start(self._packed(buffers))
 
     def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:
-        """Run in another thread once all of ``after`` have completed; the errors are those of :meth:`launch`."""
+        """Run in another thread once all of ``after`` have completed; raises the errors of :meth:`launch`."""
         return self._executor.scheduler.submit(partial(self._start, self._packed(buffers), tuple(buffers)), after)
 
     def _packed(self, buffers: Sequence[HostBuffer]) -> bytes:

@@ -1,6 +1,6 @@
-"""Native code that every process needs, whatever it compiles: one process makes it, and the next ones load it.
+"""Native code that every process needs: generated once, and loaded by later processes.
 
-To generate it takes longer than all else that a call does whose kernels are on disk.
+Generating it would take longer than the rest of a call with kernels on disk.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ _TABLE: Final = "python"
 
 
 def fixed_code(text: str, symbols: Sequence[str], features: tuple[str, ...]) -> Code:
-    """Load a module that no pass of LLVM improves, and that is the same in each process.
+    """Load a module that needs no LLVM passes and is equal in each process.
 
     Args:
-        text: LLVM IR without addresses; it may call functions of Python's C interface by their names.
-        symbols: Functions of it.
+        text: LLVM IR without addresses; it may call functions of Python's C interface by name.
+        symbols: Its functions.
         features: Names of features of :func:`tileir_llvm.device.processor.processor`.
-
     """
     text, names = through_table(text, _TABLE)
     code = load_code((_object(text, features),), (*symbols, *([_TABLE] if names else ())), features)
@@ -41,7 +40,7 @@ def fixed_code(text: str, symbols: Sequence[str], features: tuple[str, ...]) -> 
 
 
 def _object(text: str, features: tuple[str, ...]) -> bytes:
-    """Return the object code of a module from the cache on disk, where it is put if it is not there."""
+    """Return the object code of a module from the cache on disk, storing it if missing."""
     versions = (".".join(map(str, llvm.llvm_version_info)), llvmlite.__version__, llvm.get_default_triple())
     key = " | ".join(("llvm fixed code", *versions, processor().name, ",".join(features), digest_of(text)))
     code = recall(key)

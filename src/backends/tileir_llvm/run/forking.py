@@ -1,8 +1,7 @@
-"""A process forks only while no thread of it is inside LLVM.
+"""Fork safety: a process forks only while none of its threads is inside LLVM.
 
-llvmlite guards LLVM by one lock. A child that is forked while another thread holds it would wait, at its first call,
-for a thread that does not exist there. The same holds for locks of LLVM's own, where threads are inside without
-llvmlite's.
+llvmlite guards LLVM by one lock. A child forked while another thread holds it would wait, at its first call, for a
+thread that does not exist there. This also applies to LLVM's own locks, when threads are inside without llvmlite's.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from llvmlite.binding import ffi
 
 
 class _Gate:
-    """Threads go in and out; who closes it waits for those inside, and lets no others in until it is open again."""
+    """Gate for threads: closing it waits for those inside, and blocks others until it is opened."""
 
     def __init__(self) -> None:
-        self._entrance = threading.RLock()  # of which an interrupt on the way into a fork frees nobody else's
+        self._entrance = threading.RLock()  # an interrupt on the way into a fork must only free its own
         self._left = threading.Condition()
         self._inside = 0
 
@@ -33,7 +32,7 @@ class _Gate:
             self._left.notify_all()
 
     def close(self) -> None:
-        """Wait until nobody is inside."""
+        """Wait until no thread is inside."""
         self._entrance.acquire()
         try:
             with self._left:
@@ -43,24 +42,24 @@ class _Gate:
             raise
 
     def open(self) -> None:
-        """Undo :meth:`close` in the thread that closed it, or in what became of that in a child."""
+        """Undo :meth:`close` in the thread that closed it, or in that thread's copy in a child."""
         self._entrance.release()
 
 
 PAST_THE_LOCK: Final = _Gate()
-"""Threads are in it while they are inside LLVM without llvmlite's lock, which they may take there."""
+"""Gate of threads inside LLVM without llvmlite's lock, which they may take there."""
 
 
 @cache
 def guard_forks() -> None:
-    """Let forks wait for both locks from now on; called before LLVM is used."""
+    """Make forks wait for both locks from now on; called before LLVM is used."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_enter, after_in_parent=_leave, after_in_child=_leave)
 
 
 def _enter() -> None:
     PAST_THE_LOCK.close()
-    ffi.lib._lock.__enter__()  # llvmlite has no public name for its lock, and takes no care of forks itself
+    ffi.lib._lock.__enter__()  # llvmlite has no public name for its lock, and does not handle forks itself
 
 
 def _leave() -> None:

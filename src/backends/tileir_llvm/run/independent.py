@@ -1,4 +1,4 @@
-"""Loops of a sequence that need nothing of each other, so that each may have a thread of its own."""
+"""Independent loops of a sequence, each of which may have a separate thread."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ if TYPE_CHECKING:
     Launch: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]]
 
 LONGEST_SECONDS: Final = 0.25
-"""Loops that should take longer run one after the other: on threads of their own they could not be stopped."""
+"""Estimated time from which loops are not parallel: on separate threads they could not be stopped."""
 
 MOST_LOOPS: Final = 64
-"""Limit of loops that run at the same time: each is compared with all others."""
+"""Maximum number of parallel loops: each is compared with all others."""
 
 LAUNCH_SECONDS: Final = 1e-7
 OPERATION_SECONDS: Final = 1e-10
-"""Times of a launch and of each of its operations, where nobody estimated them, as for a kernel of one group."""
+"""Times of a launch and of each of its operations without an estimate, as for a kernel of one group."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class LoopUse:
-    """Use that a loop makes of a thread and of memory.
+    """Time and memory of a loop.
 
     Attributes:
-        seconds: What it should take.
-        scratch_bytes: The most that one of its kernels needs.
-        touched: All memory that it reads or writes.
-        written: All that it writes.
-
+        seconds: Estimated time.
+        scratch_bytes: Maximum scratch memory of its kernels.
+        touched: Memory that it reads or writes.
+        written: Memory that it writes.
     """
 
     seconds: float
@@ -48,7 +47,7 @@ class LoopUse:
 
     @classmethod
     def of(cls, loop: Repetition) -> LoopUse | None:
-        """Look a loop up; None for one that turns while a condition holds, has such a loop inside, or is too long."""
+        """Return the use of a loop; None for a loop on a condition, one that contains such a loop, or a long one."""
         found = list(_launches((loop,), 1))
         touched: set[range] = set()
         written: set[range] = set()
@@ -69,12 +68,12 @@ class LoopUse:
         return cls(seconds, scratch_bytes, frozenset(touched), frozenset(written))
 
     def minds(self, other: LoopUse) -> bool:
-        """Return whether one of both writes what the other one reads or writes."""
+        """Return whether one of both writes memory that the other accesses."""
         return _meet(self.written, other.touched) or _meet(other.written, self.touched)
 
 
 def companions(works: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Sequence[LoopUse]]]:
-    """Yield works in order: neighbouring loops that may run at the same time together, with their use, others alone."""
+    """Yield works in order: neighbouring independent loops together, with their use, others alone."""
     group: list[Repetition] = []
     uses: list[LoopUse] = []
     for work in works:
@@ -93,7 +92,7 @@ def companions(works: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Sequence[L
 
 
 def _launches(works: Sequence[Any], times: int) -> Iterator[tuple[Launch | None, int]]:
-    """Yield every launch, and how often it runs at most; None for a loop on a condition."""
+    """Yield every launch, and its maximum number of runs; None for a loop on a condition."""
     for work in works:
         match work:
             case Repetition(times=int(turns)):
@@ -107,14 +106,14 @@ def _launches(works: Sequence[Any], times: int) -> Iterator[tuple[Launch | None,
 
 
 def _memory(argument: HostBuffer | int) -> range:
-    """Return where memory is; arrays that come later, none of which shares memory with another, are below 0."""
+    """Return the memory range of an argument; given arrays, which share no memory, have negative ranges."""
     if isinstance(argument, int):
         return range(-argument - 1, -argument)
     return range(argument.address, argument.address + argument.nbytes)
 
 
 def _meet(first: frozenset[range], second: frozenset[range]) -> bool:
-    """Return whether a piece of memory of the first has something in common with one of the second."""
+    """Return whether ranges of the first and of the second overlap."""
     ordered = sorted(first, key=lambda each: each.start)
     starts, ends = [each.start for each in ordered], list(accumulate((each.stop for each in ordered), max))
     before = ((bisect_left(starts, each.stop), each.start) for each in second)

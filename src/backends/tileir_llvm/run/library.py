@@ -1,4 +1,4 @@
-"""Object code for some kernels."""
+"""Object code of compiled kernels."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from tileir.semtree.ir import KernelFunction
 from tileir_llvm.emit.spelling import symbol
 
 NEEDS: Final = "needs"
-"""The name of the part that has what all kernels need, as JSON."""
+"""Name of the part with the needs of all kernels, as JSON."""
 
 
 @attrs.frozen
 class Needs:
-    """Needs of one kernel on one thread, which its code does not tell.
+    """Needs of one kernel on one thread beside its code.
 
     Attributes:
-        seconds: The time that it takes, as estimated.
-        scratch_bytes: Its scratch memory.
-
+        seconds: Estimated time.
+        scratch_bytes: Scratch memory.
     """
 
     seconds: float
@@ -33,14 +32,13 @@ class Needs:
 
 @attrs.frozen(eq=False, slots=False)
 class LLVMLibrary:
-    """Kernels, the modules of LLVM IR text that they became, and the object code that LLVM made of each.
+    """Kernels, their modules of LLVM IR text, and the object code of each module.
 
     Attributes:
-        kernels: What was compiled.
-        codes: Relocatable object code for the processor that the compiler was made for.
+        kernels: The kernels.
+        codes: Relocatable object code for the compiler's processor.
         needs: Needs of each kernel.
-        symbols: Name of each kernel's function.
-
+        symbols: Function name of each kernel.
     """
 
     kernels: tuple[KernelFunction, ...]
@@ -56,7 +54,7 @@ class LLVMLibrary:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """LLVM IR before optimisation, for people: what was loaded is compressed until somebody looks."""
+        """LLVM IR before optimisation, for people; loaded text is decompressed on access."""
         return tuple(each if isinstance(each, str) else zlib.decompress(each).decode() for each in self._written)
 
     def save(self) -> Mapping[str, bytes]:
@@ -72,8 +70,7 @@ class LLVMLibrary:
         """Return LLVM IR (``"llvm"``, before optimisation) or the processor's assembly (``"asm"``).
 
         Raises:
-            BackendError: TIL806, the form is another one.
-
+            BackendError: TIL806, it is another form.
         """
         match form:
             case "llvm":
@@ -85,6 +82,6 @@ class LLVMLibrary:
 
 
 def part_names(number: int) -> tuple[str, str]:
-    """Return under which names the text and the code of a module are saved."""
+    """Return the part names of the text and the code of a module."""
     suffix = str(number) if number else ""
     return f"llvm{suffix}", f"object{suffix}"

@@ -16,7 +16,7 @@ from tileir_llvm.run.modules import target_machine
 from tileir_llvm.run.uninterrupted import uninterrupted
 
 LIBRARIES: Final = 16
-"""How many libraries share a linker, which needs 110 KiB and keeps 9 KiB of each until it goes itself."""
+"""Number of libraries that share a linker, which needs 110 KiB and keeps 9 KiB of each until it is freed."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -28,21 +28,20 @@ class _Linker:
 
 
 _linkers: Final[dict[tuple[str, ...], _Linker]] = {}
-"""By features, the linker that takes the next library. Those before it live as long as their libraries."""
+"""Linker for the next library, by features. Earlier ones live as long as their libraries."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class _Use:
-    """The use of a library, which is unloaded some time after its end."""
+    """Use of a library, which is unloaded some time after its end."""
 
 
 @attrs.frozen(eq=False)
 class Code:
-    """Loaded functions; they stay in memory as long as this object.
+    """Loaded functions, which stay in memory as long as this object.
 
     Attributes:
-        addresses: Where each requested function starts, in the order of the request.
-
+        addresses: Address of each requested function, in the order of the request.
     """
 
     addresses: tuple[int, ...]
@@ -51,8 +50,9 @@ class Code:
 
 _loaded: Final[dict[weakref.ref[_Use], tuple[llvm.ResourceTracker, llvm.LLJIT]]] = {}
 _ended: Final[deque[weakref.ref[_Use]]] = deque()
-"""Uses that have ended; their libraries are unloaded when the next one is loaded. Objects die in any thread, the main
-one as well, where a signal that raises inside llvmlite leaves its lock taken. So no Python runs when a use ends."""
+"""Ended uses, whose libraries are unloaded when the next one is loaded. Objects die in any thread, and in the main
+thread a signal that raises inside llvmlite would leave its lock taken, so no Python runs when a use ends.
+"""
 
 
 def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
@@ -60,13 +60,12 @@ def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[st
 
     Raises:
         BackendError: TIL806, the code is broken, for another kind of machine, or lacks a symbol.
-
     """
     return uninterrupted(lambda: _linked(codes, symbols, features))
 
 
 def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
-    with suppress(IndexError):  # there are no more; another thread may have taken the last one
+    with suppress(IndexError):  # empty, or another thread took the last one
         while True:
             del _loaded[_ended.popleft()]
     jit, name = _place(features)
@@ -85,11 +84,11 @@ def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str,
 
 
 def _place(features: tuple[str, ...]) -> tuple[llvm.LLJIT, str]:
-    """Return a linker that has room for a library, and a name that no other library there has."""
+    """Return a linker with room for a library, and a unique name for the library."""
     linker = _linkers.get(features)
     number = LIBRARIES if linker is None else next(linker.numbers)
     if linker is None or number >= LIBRARIES:
-        # JITLink, as RuntimeDyld asks for memory section by section, and ends the process where these lie 2 GiB apart.
+        # JITLink: RuntimeDyld allocates section by section, and aborts the process if these lie 2 GiB apart.
         jit = llvm.create_lljit_compiler(target_machine(features), use_jit_link=True)
         linker = _linkers[features] = _Linker(jit)
         number = next(linker.numbers)

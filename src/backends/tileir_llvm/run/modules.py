@@ -1,7 +1,7 @@
-"""Modules of LLVM IR text to object code and assembly for the host's processor.
+"""Compilation of LLVM IR text modules to object code and assembly for the host's processor.
 
-What works on a module belongs to nobody else meanwhile, and is freed with the last reference to it, so that it can
-neither be lost nor be freed while a thread uses it.
+Objects that work on a module belong to one thread, and are freed with the last reference to them, so that they are
+neither leaked nor freed while in use.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from tileir_llvm.emit.text import SCHEDULED
 from tileir_llvm.run.forking import guard_forks
 
 OPTIMISATION: Final = 2
-"""Speed level of LLVM's pass pipeline. Level 3 unrolls loops to four times as much code, which is no faster: borders of
-convolutions took 40 to 105 ms to optimise where level 2 takes 16 to 22, and a tenth longer to run."""
+"""Optimisation level of LLVM's passes. Level 3 unrolls loops to four times as much code without speedup: borders of
+convolutions took 40 to 105 ms to optimise (16 to 22 with level 2), and a tenth longer to run.
+"""
 
 GENERATION: Final = 3
 """Level of LLVM's code generator."""
 
 QUICK_GENERATION: Final = 1
-"""The same where code is wanted soon. Level 0 takes half the time, and its loops run three to five times as long."""
+"""Level of the code generator for quick compilation. Level 0 takes half the time, and its loops run three to five times
+as long.
+"""
 
 
 class Passes(llvm.ModulePassManager):
-    """Passes for one module: LLVM uses them up.
+    """Passes for one module, which LLVM consumes.
 
     llvmlite 0.50 never frees them, as its class finds the empty ``_dispose`` of ``ObjectRef`` before that of pass
     managers: some 50 KiB for each module.
@@ -49,7 +52,7 @@ class Passes(llvm.ModulePassManager):
 
 
 def can_pass_the_lock() -> bool:
-    """Return whether this llvmlite lets calls go past its lock; it has no public name for that."""
+    """Return whether this llvmlite supports calls without its lock, for which it has no public name."""
     return all(hasattr(call, "_cfn") for call in (_optimise(), _emit()))
 
 
@@ -64,11 +67,10 @@ def object_code(
         optimise: Whether to run LLVM's passes.
         past_the_lock: Whether other threads may enter LLVM meanwhile. The caller is then in
             :data:`tileir_llvm.run.forking.PAST_THE_LOCK`.
-        quick: Whether to take little time, for slower code.
+        quick: Whether to compile faster to slower code.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
-
     """
     with refusals(), _spare_machine(features, quick) as machine:
         module = parsed(text, machine)
@@ -86,7 +88,7 @@ def assembly(text: str, features: tuple[str, ...], *, quick: bool = False) -> st
 
 
 def target_machine(features: tuple[str, ...], *, quick: bool = False) -> llvm.TargetMachine:
-    """Return a code generator for the processor with these features, which one thread at a time may use."""
+    """Return a code generator for the processor with these features, for one thread at a time."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=processor().name,
@@ -107,7 +109,7 @@ def _initialise() -> None:
 
 @contextmanager
 def _spare_machine(features: tuple[str, ...], quick: bool) -> Iterator[llvm.TargetMachine]:
-    """Lend a code generator to one thread. To make one is cheap; its first use takes a tenth of a small compilation."""
+    """Lend a code generator to one thread. Making one is cheap; its first use takes a tenth of a small compilation."""
     spare = _machines.setdefault((features, quick), deque())
     try:
         machine = spare.pop()
@@ -118,12 +120,12 @@ def _spare_machine(features: tuple[str, ...], quick: bool) -> Iterator[llvm.Targ
 
 
 _machines: Final[dict[tuple[tuple[str, ...], bool], deque[llvm.TargetMachine]]] = {}
-"""Code generators that nobody uses, by features, and whether they are quick."""
+"""Unused code generators, by features, and whether they are quick."""
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Call what LLVM refuses a defect of tileir: TIL805."""
+    """Convert LLVM's errors to a defect of tileir: TIL805."""
     try:
         yield
     except RuntimeError as error:
@@ -131,7 +133,7 @@ def refusals() -> Iterator[None]:
 
 
 def parsed(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """Parse and verify a module, in a context of its own."""
+    """Parse and verify a module, in a separate context."""
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
@@ -152,12 +154,11 @@ def whole_pipeline(builder: llvm.PassBuilder, level: int) -> Passes:
 
 
 def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> Passes:
-    """Return LLVM's whole pipeline; for a scheduled or quick module only what puts variables into registers.
+    """Return LLVM's whole pipeline; for a scheduled or quick module only the promotion of variables to registers.
 
-    A scheduled module has nothing that the other passes would improve: instructions are numbered as they are written,
-    those that no loop changes stand in front of it, and what is computed side by side is in vectors. The pipeline takes
-    between half and four fifths of the time of a compilation, most of it for InstCombine, which looks at all
-    instructions some eight times.
+    The other passes would not improve a scheduled module: instructions are value-numbered when written, loop-invariant
+    ones hoisted, and parallelism is in vectors. The pipeline takes between half and four fifths of the compilation
+    time, mostly for InstCombine, which visits all instructions some eight times.
     """
     builder = _pass_builder(machine)
     if not quick and not text.startswith(SCHEDULED):
@@ -171,8 +172,9 @@ def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> Passes:
 
 
 _OF_LANES: Final = re.compile(r" trunc <\d+ x i64> <i64 ")
-"""The numbers of lanes that are converted, for a test of coordinates: what such tests give is constant where loops do
-not move the lanes, and costs registers while code generators take it for computed."""
+"""Converted lane numbers in a test of coordinates: results of these tests are constant if loops do not move the lanes,
+and cost registers while code generators treat them as computed.
+"""
 
 
 def optimised(module: llvm.ModuleRef, passes: Passes, past_the_lock: bool) -> None:

@@ -1,9 +1,9 @@
-"""Several modules compiled at the same time, while those after them are written.
+"""Parallel compilation of modules, while later ones are written.
 
-llvmlite lets one thread at a time into LLVM. LLVM itself works on modules side by side that share no context and no
-target machine, and does so when it links programs. Here the two calls that take nearly all the time go past llvmlite's
-lock, and all others through it. Nobody holds that lock meanwhile: a thread here may have to collect what belongs to
-llvmlite, and needs it then.
+llvmlite lets one thread at a time into LLVM. LLVM itself can process modules without common context and target machine
+in parallel, and does so when it links programs. Here the two calls that take nearly all the time bypass llvmlite's
+lock, and all others take it. Nobody holds that lock meanwhile: a thread here may have to collect garbage of llvmlite,
+which needs it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ T = TypeVar("T")
 def object_codes(
     texts: Iterable[str], features: tuple[str, ...], threads: int, *, quick: bool = False
 ) -> tuple[bytes, ...]:
-    """Return what :func:`tileir_llvm.run.modules.object_code` makes of each module, by :func:`made_side_by_side`."""
+    """Return the results of :func:`tileir_llvm.run.modules.object_code` of modules, by :func:`made_side_by_side`."""
     return made_side_by_side(partial(object_code, features=features, quick=quick), texts, threads)
 
 
 def made_side_by_side(make: Callable[..., T], texts: Iterable[str], threads: int) -> tuple[T, ...]:
-    """Return what a function makes of each module, with so many threads at most.
+    """Return the results of a function for all modules, with a maximum number of threads.
 
-    Each text is asked for when a thread is free, in that thread. An interrupt lets the modules end that are being
-    compiled, and drops the others.
+    Each text is requested by a free thread. After an interrupt the modules in progress are completed, and the others
+    dropped.
 
     Args:
-        make: It takes a text, and whether it shall go past llvmlite's lock as ``past_the_lock``.
+        make: Function of a text, and of whether to bypass llvmlite's lock, like ``past_the_lock``.
         texts: LLVM IR.
-        threads: How many may work.
+        threads: Maximum number of threads.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
-        Exception: What asking for a text raises.
-
+        Exception: Errors of requesting a text.
     """
     if threads == 1 or not can_pass_the_lock():
         return tuple(uninterrupted(partial(make, text)) for text in texts)
@@ -77,7 +76,7 @@ class _Numbered:
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def take(self) -> tuple[int, str] | None:
-        """Return the next one; None where there is none."""
+        """Return the next text; None if there is none."""
         with self._lock:
             text = next(self.source, None)
             if text is None:
@@ -86,14 +85,14 @@ class _Numbered:
             return self.taken - 1, text
 
     def stop(self) -> None:
-        """Leave nothing to take; for a signal's handler too, so that it waits for no lock."""
+        """Drop the remaining texts, without a lock, as signal handlers call this."""
         self.source = iter(())
 
 
 def _in_threads(work: Callable[[], None], count: int) -> None:
-    """Run ``work`` in this thread, which no signal interrupts, and in others, and wait for all of them."""
+    """Run ``work`` in this thread, shielded from signals, and in others, and wait for all of them."""
     others: list[threading.Thread] = []
-    with suppress(RuntimeError):  # where the system has no further threads, those that there are do it all
+    with suppress(RuntimeError):  # if the system has no further threads, the existing ones do it all
         while len(others) < count - 1:
             thread = threading.Thread(target=work, name="tileir compiles")
             thread.start()

@@ -1,8 +1,8 @@
 """Placement of the pool's threads on processors, as LLVM IR: a worker leaves that of the launching thread.
 
-A system may wake a worker on the processor that wakes it, and leave both there while another one idles: Linux does so
-for seconds on virtual machines that have no topology of caches. Launches then take as long as on one thread. A worker
-that finds itself there takes that processor from those it may run on, which moves it, and gives it back at once.
+A system may wake a worker on the processor of its waker, and leave both there while another is idle: Linux does so for
+seconds on virtual machines without a cache topology. Launches then take as long as on one thread. A worker in this
+situation removes that processor from its affinity, which moves it, and restores the affinity at once.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from string import Template
 from typing import Final
 
 MEETINGS: Final = 64
-"""How often a worker meets the launching thread before it leaves again: other work may need all the others."""
+"""Number of encounters before a worker moves again: other work may need all other processors."""
 
 PLACE: Final = 21
-"""Which field of ``%pool`` says where the launching thread runs."""
+"""Field of ``%pool`` with the processor of the launching thread."""
 
 _LARGEST_32_BITS: Final = 2**31 - 1
 
 
 def places_code() -> str:
-    """Return ``say_place`` for the launching thread and ``leave_place`` for workers; they do nothing but on Linux."""
+    """Return ``say_place`` for the launching thread and ``leave_place`` for workers; no-ops except on Linux."""
     if sys.platform != "linux" or sys.maxsize <= _LARGEST_32_BITS:
         return _NONE
     return _CODE.substitute(meetings=MEETINGS, place=PLACE)

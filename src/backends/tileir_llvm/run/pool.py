@@ -1,4 +1,4 @@
-"""The threads of one executor: started when they are first needed, stopped when it goes."""
+"""Threads of one executor: started on demand, stopped with it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tileir_llvm.run.team import Job, Jobs, Team, start_team
 from tileir_llvm.run.uninterrupted import uninterrupted
 
 CLOSING_SECONDS: Final = 0.001
-"""How often who closes a pool looks whether the running launch has ended."""
+"""Polling interval of closing a pool while a launch runs."""
 
 _AGAIN_SECONDS: Final = 0.05
-"""After how long costs are measured again that other work disturbed; after twice as long the next time."""
+"""Seconds until disturbed measurements of costs are repeated; doubled each time."""
 
 
 class _Turn:
-    """The right to use the threads of a pool, which goes with its last reference, whatever interrupts who had it."""
+    """Right to use the threads of a pool, released with its last reference, even after interrupts."""
 
     __slots__ = ("__weakref__",)
 
 
 @attrs.define(eq=False)
 class ThreadPool:
-    """Up to ``threads`` threads, of which the calling one is the first.
+    """Up to ``threads`` threads, including the calling one.
 
-    After a fork the child starts threads of its own. :meth:`close`, garbage collection and the end of the interpreter
-    stop them.
+    After a fork the child starts its own threads. :meth:`close`, garbage collection and the end of the interpreter stop
+    them.
     """
 
     threads: int
@@ -52,14 +52,14 @@ class ThreadPool:
         _pools.add(self)
 
     def share(self, seconds: float, groups: int, python: float = PYTHON_SECONDS) -> Share | None:
-        """Return how to share out a kernel that takes so long on one thread; None where that does not pay.
+        """Return the division of a kernel that takes ``seconds`` on one thread; None if sharing does not pay.
 
-        ``python`` is what a launch takes in Python.
+        ``python`` is the overhead of a launch in Python.
         """
         return share_of(seconds, groups, self.threads, self._measured, python)
 
     def _measured(self) -> Costs:
-        """Return what sharing costs: measured by the first kernel for which it matters, and again if disturbed."""
+        """Return the costs of sharing: measured for the first kernel for which they matter, and again if disturbed."""
         costs = self.costs
         while costs is None or self._is_due(costs):
             turn = _Turn()
@@ -79,7 +79,7 @@ class ThreadPool:
         return not costs.settled and time.monotonic() >= self._due
 
     def _takes(self, turn: _Turn) -> bool:
-        """Return whether nobody else had the threads, which are now of whoever has the turn."""
+        """Return whether the threads were free; they now belong to the owner of the turn."""
         with self._lock:
             if self._turn() is not None:
                 return False
@@ -87,11 +87,10 @@ class ThreadPool:
         return True
 
     def launch(self, function: int, arguments: bytes, groups: int, scratch_bytes: int, helpers: int) -> bool:
-        """Run all groups of a kernel, split over the calling thread and so many others.
+        """Run all groups of a kernel, divided over the calling thread and this many helpers.
 
         Returns:
             False, with nothing done, while another thread launches.
-
         """
         turn = _Turn()
         try:
@@ -104,16 +103,15 @@ class ThreadPool:
         return True
 
     def launch_all(self, jobs: Callable[[int], Jobs], scratch_bytes: int, ended: Callable[[], None]) -> bool:
-        """Run several kernels one after the other, each with helpers of its own.
+        """Run several kernels one after the other, each with its own number of helpers.
 
         Args:
-            jobs: They, of the address of scratch memory. It is called when nobody else uses the threads.
-            scratch_bytes: Scratch memory that one thread needs.
-            ended: What is called then, before anybody else uses the threads.
+            jobs: Makes the jobs from the address of scratch memory, once no other thread uses the pool.
+            scratch_bytes: Scratch memory per thread.
+            ended: Called afterwards, before another thread uses the pool.
 
         Returns:
             False, with nothing done, while another thread launches.
-
         """
         turn = _Turn()
         try:
@@ -127,7 +125,7 @@ class ThreadPool:
         return True
 
     def _ready(self, scratch_bytes: int) -> Team:
-        """Return the threads, for whoever has the right to use them, with scratch memory for each."""
+        """Return the threads, for the owner of the right to use them, with scratch memory for each."""
         team = self._team
         if team is None:
             team = uninterrupted(self._start)

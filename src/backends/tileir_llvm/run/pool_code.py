@@ -1,18 +1,18 @@
-"""The native half of the thread pool, as LLVM IR: launches and workers meet without Python.
+"""Native half of the thread pool, as LLVM IR: launches and workers synchronise without Python.
 
-All state is one block of :func:`pool_bytes` bytes, zero at first and then initialised by ``setup``. Its word
-``state`` holds the number of the latest job, whether that job is open, and how many workers joined it. The
-launching thread writes the job, opens it, works, closes it, and then waits only for the workers that joined: one
-that wakes up too late costs nothing. A worker joins by compare-and-swap, so it never reads a job that is being
-written.
+All state is one block of :func:`pool_bytes` bytes, zero at first and then initialised by ``setup``. Its word ``state``
+holds the number of the latest job, whether that job is open, and the number of workers that joined it. The launching
+thread writes the job, opens it, works, closes it, and then only waits for the workers that joined: a late worker costs
+nothing. A worker joins by compare-and-swap, so it never reads a job that is being written.
 
-Every thread has a share of the groups, the same from launch to launch so that its data stay in its cache, and takes
-chunks of it by compare-and-swap of a counter; then it takes chunks of the other shares. A share whose thread is late is
-thus done by the others. Chunks are a quarter of what is left, down to a thirty-second of the share, so that nobody
-waits long for a last one (guided self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers C-36(12)).
+Every thread has a share of the groups, constant from launch to launch so that its data stay in its cache, and takes
+chunks of it by compare-and-swap of a counter; then it takes chunks of the other shares, so that the others do the share
+of a late thread. Chunks are a quarter of the remaining groups, but at least a thirty-second of the share, so that
+nobody waits long for a last one (guided self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers
+C-36(12)).
 
-Idle threads spin for a while, then sleep on a condition variable. Each side announces what it did before it
-looks at the other, both sequentially consistent, so that no wake-up is lost (Dekker's pattern).
+Idle threads spin for a while, then sleep on a condition variable. Each side publishes its action before it checks the
+other, both sequentially consistent, so that no wake-up is lost (Dekker's pattern).
 
 A worker that is woken on the processor of the launching thread leaves it (:mod:`tileir_llvm.run.places_code`).
 """
@@ -33,21 +33,21 @@ _HEAD_LINES: Final = 16
 
 CHUNK_OF_REST: Final = 4
 CHUNK_OF_SHARE: Final = 32
-"""Which part of what is left of a share a chunk is, and which part of the share it is at least."""
+"""Reciprocals of a chunk's share of the remaining groups, and of its minimum share."""
 
 _X86: Final = ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()")
 _ARM: Final = ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)")
 _PAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM}
 )
-"""Declaration and call of the instruction that tells a processor that a thread spins."""
+"""Declaration and call of the spin-wait hint instruction."""
 
 
 def pool_bytes(threads: int) -> int:
     """Return the size of the memory of a pool, which must start at a cache line.
 
-    The head has 128 bytes for each mutex and condition, more than any system needs; after it every thread has a
-    line for the counter of its share.
+    The head has 128 bytes for each mutex and condition, more than any system needs; after it every thread has a line
+    for the counter of its share.
     """
     return _LINE * (_HEAD_LINES + threads)
 

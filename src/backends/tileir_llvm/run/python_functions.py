@@ -1,4 +1,4 @@
-"""Native code as functions of Python's C interface, to which calls by ctypes are slow, and code that calls Python's."""
+"""Native code as functions of Python's C interface, which ctypes calls slowly, and native code that calls Python."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ class _Method(ctypes.Structure):
 
 
 def python_function(name: str, code: int, known: int, held: object) -> Callable[..., Any]:
-    """Return native code ``ptr f(ptr self, ptr arguments, i64 count)`` as a function of Python objects.
+    """Return native code ``ptr f(ptr self, ptr arguments, i64 count)`` as a Python function.
 
     Args:
-        name: What it is called.
-        code: Where it starts.
+        name: Name of the function.
+        code: Address of the code.
         known: An address, the first element of the tuple that is ``self``.
-        held: What has to live as long as the function.
-
+        held: Objects to keep alive as long as the function.
     """
     method = _Method(name.encode(), code, _FASTCALL, None)
     function: Callable[..., Any] = _FUNCTION_OF(ctypes.addressof(method), (known, method, held), None)
@@ -42,7 +41,7 @@ def python_function(name: str, code: int, known: int, held: object) -> Callable[
 
 
 def calling_python(text: str) -> str:
-    """Return LLVM IR with addresses in the place of the functions of Python's C interface that it calls.
+    """Return LLVM IR with addresses of the called functions of Python's C interface.
 
     They may be in the program or in a library, where a linker does not look.
     """
@@ -50,9 +49,9 @@ def calling_python(text: str) -> str:
 
 
 def through_table(text: str, table: str) -> tuple[str, tuple[str, ...]]:
-    """Return LLVM IR that finds the functions of Python's C interface in a table, and which ones this has, in order.
+    """Return LLVM IR that finds functions of Python's C interface in a table, and the names of these, in order.
 
-    Unlike addresses, a table lets the code be the same in each process. Where no function is called there is none.
+    Unlike with addresses, the code is equal in each process. Without calls there is no table.
     """
     names = tuple(dict.fromkeys(found[2] for found in _CALL.finditer(text)))
     if not names:

@@ -1,4 +1,4 @@
-"""Several kernels in one native call, so that a further kernel of a plan costs next to no Python."""
+"""Several kernels in one native call, so that further kernels of a plan cost next to no Python time."""
 
 from __future__ import annotations
 
@@ -46,19 +46,18 @@ _LOOPS: Final = Struct("PP")
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 
 _LONGEST_SECONDS: Final = 8e-3
-"""Kernels that take longer, by their estimates, are no more one call: Python handles signals between calls."""
+"""Estimated time up to which kernels form one call: Python handles signals between calls."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class _Stretch:
-    """Neighbouring entries that run on the calling thread, or what is shared out to the pool: a kernel, or loops.
+    """Neighbouring entries that run on the calling thread, or work shared with the pool: a kernel, or loops.
 
     Attributes:
         first: Number of the first entry.
-        count: How many there are.
-        pooled: What is shared out, if it is.
-        offset: Where the arguments of a kernel start; None for loops, each of which is a group.
-
+        count: Number of entries.
+        pooled: Shared work, if any.
+        offset: Start of the arguments of a kernel; None for loops, each of which is a group.
     """
 
     first: int
@@ -67,7 +66,7 @@ class _Stretch:
     offset: int | None = 0
 
     def arguments(self, all_arguments: bytes, entry: int) -> bytes:
-        """Return the arguments of what is shared out, the first entry of which is at an address."""
+        """Return the arguments of shared work, whose first entry is at an address."""
         if self.offset is not None:
             return all_arguments[self.offset :]
         return _LOOPS.pack(entry, ctypes.cast(ctypes.c_char_p(all_arguments), ctypes.c_void_p).value)
@@ -75,7 +74,7 @@ class _Stretch:
 
 @attrs.frozen(eq=False, repr=False)
 class _Turns:
-    """Stretches that are repeated, some of which are shared out: so often, or while a condition holds."""
+    """Repeated stretches, some of which are shared: a number of times, or while a condition holds."""
 
     times: int | _Holds
     stretches: _Stretches
@@ -83,7 +82,7 @@ class _Turns:
 
 @attrs.frozen(eq=False, repr=False)
 class _Ways:
-    """Stretches of which only some run, some of which are shared out."""
+    """Conditional stretches, some of which are shared."""
 
     condition: _Holds
     then: _Stretches
@@ -92,7 +91,7 @@ class _Ways:
 
 @attrs.frozen(eq=False, repr=False)
 class _Holds:
-    """A condition; ``offset`` is where the argument that points to it is."""
+    """Condition; ``offset`` is that of the argument that points to it."""
 
     offset: int
 
@@ -107,7 +106,7 @@ _Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
 
 @attrs.frozen(eq=False, repr=False)
 class _Run:
-    """Stretches that run one after the other; in one native call, where there is such, while nobody uses the pool."""
+    """Consecutive stretches, in one native call if there is one and the pool is free."""
 
     stretches: _Stretches
     together: Together | None = None
@@ -115,18 +114,17 @@ class _Run:
 
 @attrs.define(eq=False, repr=False)
 class _Records:
-    """What is collected of launches: entries, three numbers each, and arguments.
+    """Collected launches: entries, three numbers each, and arguments.
 
     Attributes:
-        executor: What runs them.
-        python: What a launch on several threads takes in Python.
-        entries: What :data:`_CODE` reads.
-        template: Addresses of all arguments, 0 for those that come later.
-        slots: Where those go that come later: position and number.
-        alignments: What these must be aligned to, by number.
-        scratch_bytes: The most that a kernel needs.
-        first_turns: After how many turns of loops Python is asked first; None where nothing loops or branches.
-
+        executor: Executor of the launches.
+        python: Overhead in Python of a launch on several threads.
+        entries: Entries for :data:`_CODE`.
+        template: Addresses of all arguments, 0 for given ones.
+        slots: Position and number of given arguments.
+        alignments: Required alignments of given arguments, by number.
+        scratch_bytes: Maximum scratch memory of a kernel.
+        first_turns: Iterations of loops until Python is asked first; None without loops and branches.
     """
 
     executor: LLVMExecutor
@@ -144,7 +142,7 @@ class _Records:
         return len(self.entries) // WORDS
 
     def stretches(self, works: Sequence[Work]) -> _Stretches:
-        """Add works, and return how they run: loops that need nothing of each other on threads of their own."""
+        """Add works, and return their stretches, with independent loops on separate threads."""
         found: tuple[_Stretch | _Turns | _Ways, ...] = ()
         for together, uses in companions(works):
             first = self.count
@@ -158,7 +156,7 @@ class _Records:
         return found
 
     def _inside(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
-        """Add works, and return how they run, one after the other."""
+        """Add works, and return their stretches, one after the other."""
         found: list[_Stretch | _Turns | _Ways] = []
         for work in works:
             match work:
@@ -199,7 +197,7 @@ class _Records:
         return _Ways(holds, then, otherwise)
 
     def _close(self, entry: int) -> None:
-        """Note in an entry that it is about all those that follow it so far."""
+        """Set the number of following entries in an entry."""
         self.entries[entry * WORDS + 2] = self.count - entry - 1
 
     def _condition(self, condition: Condition) -> _Holds:
@@ -208,7 +206,7 @@ class _Records:
         return holds
 
     def _argument(self, argument: HostBuffer | int, alignment: int) -> None:
-        """Add an argument; ``alignment`` is what an array that comes later must have."""
+        """Add an argument; ``alignment`` is the requirement on a given array."""
         if isinstance(argument, int):
             self.slots.append((len(self.template), argument))
             self.alignments[argument] = max(self.alignments.get(argument, 1), alignment)
@@ -222,11 +220,11 @@ class _Records:
             self._argument(argument, max(param.alignment, param.dtype.itemsize))
         pooled = kernel if repeated else attrs.evolve(kernel, python=self.python)
         share = pooled.share
-        pays = share is not None and (share.pays or not repeated)  # loops without Python are worth something, too
+        pays = share is not None and (share.pays or not repeated)  # loops without Python are worthwhile, too
         return _Stretch(self.count - 1, 1, pooled if pays else None, offset)
 
     def runs(self, stretches: _Stretches) -> tuple[_Run, ...]:
-        """Return stretches, of which neighbours are one call that has kernels alone, and something to share out."""
+        """Return stretches as runs: neighbours with kernels only, some of them shared, are one call."""
         runs: list[_Run] = []
         for kernels, group in groupby(stretches, self._has_kernels_alone):
             for part in _parts(tuple(group)) if kernels else (tuple(group),):
@@ -249,7 +247,7 @@ class _Records:
 
 
 def _parts(stretches: _Stretches) -> Iterator[_Stretches]:
-    """Yield stretches in parts that do not take long, as signals are handled between them."""
+    """Yield stretches in short parts, as signals are handled between them."""
     part: list[_Stretch | _Turns | _Ways] = []
     seconds = 0.0
     for stretch in stretches:
@@ -263,7 +261,7 @@ def _parts(stretches: _Stretches) -> Iterator[_Stretches]:
 
 
 def _joined(stretches: Sequence[_Stretch | _Turns | _Ways]) -> _Stretches:
-    """Return stretches, of which neighbours that run on the calling thread are one."""
+    """Return stretches with neighbours on the calling thread merged."""
     found: list[_Stretch | _Turns | _Ways] = []
     for stretch in stretches:
         last = found[-1] if found else None
@@ -281,22 +279,22 @@ def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
 
 @attrs.frozen(eq=False, repr=False)
 class _Alone:
-    """A function of arrays that runs launches on the calling thread, as long as none of them is better shared out."""
+    """Function of arrays that runs launches on the calling thread, as long as sharing none of them is faster."""
 
     preferences: tuple[Preference, ...]
     function: Callable[..., int]
 
     def __call__(self, *arrays: object) -> int | None:
-        """Return what the function returns; None, with nothing done, where Python has to launch."""
+        """Return the result of the function; None, with nothing done, if Python has to launch."""
         return self.function(*arrays) if all(preference.passes() for preference in self.preferences) else None
 
 
 @attrs.frozen(eq=False)
 class LLVMSequence:
-    """Kernels with their buffers, of which some are given at each launch. Several threads may launch it.
+    """Kernels with their buffers, some of which each launch is given. Several threads may launch it.
 
-    It fulfils :class:`tileir.runtime.interface.KernelSequence`. ``_order`` puts addresses in the order of arguments
-    where all of these are given.
+    Implements :class:`tileir.runtime.interface.KernelSequence`. ``_order`` maps addresses to arguments if all of these
+    are given.
     """
 
     _executor: LLVMExecutor
@@ -325,9 +323,9 @@ class LLVMSequence:
 
     @classmethod
     def of(cls, executor: LLVMExecutor, works: Sequence[Work]) -> LLVMSequence:
-        """Ready works: kernels with their arguments, which are buffers, or numbers of arrays that come later.
+        """Prepare works: kernels with their arguments, buffers or numbers of arrays to be given.
 
-        Loops and branches take no Python between their kernels, unless some of them are shared out.
+        Loops and branches run without Python between their kernels, unless some of these are shared.
         """
         records = _Records(executor, PYTHON_SECONDS if len(works) == 1 else 0.0)
         stretches = records.stretches(works)
@@ -355,17 +353,16 @@ class LLVMSequence:
         """Run all kernels, and return when the outputs are written.
 
         Returns:
-            False, with nothing done, where an array is not aligned as a kernel asks.
+            False, with nothing done, if an array lacks the alignment that a kernel requires.
 
         Raises:
             BackendError: TIL807, the executor was closed.
-            CancelledError: Nobody wants the results any more, which loops notice.
-
+            CancelledError: The results are no longer wanted, which loops check.
         """
         return self.launch_at(addresses_of(arrays))
 
     def launch_at(self, addresses: list[int]) -> bool:
-        """Do the same with arrays at addresses."""
+        """Launch like :meth:`launch` with arrays at addresses."""
         for address, mask in zip(addresses, self._masks, strict=False):
             if address & mask:
                 return False
@@ -396,9 +393,9 @@ class LLVMSequence:
         self._executor.give_scratch(scratch)
 
     def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., int | None] | None:
-        """Return its launches as a function of arrays; None where they are shared out, loop, or need much scratch.
+        """Return its launches as a function of arrays; None if they are shared, loop, or need much scratch memory.
 
-        Where some may be shared out, the function does nothing, and returns None, when these want to be.
+        If some may be shared, the function does nothing and returns None when sharing is preferable.
         """
         straight, scratch = self._straight, self._scratch_bytes
         stretches = [stretch for stretch in self._stretches if isinstance(stretch, _Stretch)]

@@ -1,7 +1,6 @@
-"""The native half of sequences, as LLVM IR: launches, loops and branches without Python in between.
+"""Native half of sequences, as LLVM IR: launches, loops and branches without Python.
 
-A loop counts its turns down, and asks Python at 0 how many may follow: there signals are handled, and whoever gave the
-work up says so.
+A loop counts its iterations down, and at 0 asks Python for further ones, which handles signals and cancellation.
 """
 
 from __future__ import annotations
@@ -21,20 +20,21 @@ _POINTER: Final = ctypes.c_void_p
 _NUMBER: Final = ctypes.c_int64
 
 TIMES, WHILE, UNLESS, SKIP = range(4)
-"""What the first number of an entry says where it is no function. Of entries that follow, the third number of them, the
-first two repeat these: so often as the second number says, or while the condition holds to which the argument at that
-offset points. The others step over them: where the condition does not hold, or always."""
+"""Kinds of entries without a function, in their first number. The third number counts the following entries that they
+control. The first two kinds repeat these: by the count in the second number, or while the condition at that argument
+offset holds. The others skip them: if the condition does not hold, or always.
+"""
 
 WORDS: Final = 3
 ENTRY_BYTES: Final = WORDS * ctypes.sizeof(ctypes.c_uint64)
 
 COUNTED_TURNS: Final = 1024
-"""After how many turns a loop that ends by itself asks for the first time."""
+"""Iterations of a counted loop until it asks first."""
 
 OFTEN_SECONDS: Final = 1e-3
-"""Loops that ask Python more often than this are given four times as many turns, which costs them little."""
+"""Interval of asking Python below which loops get four times as many iterations."""
 SELDOM_SECONDS: Final = 1e-2
-"""Loops that ask more seldom are given a quarter of the turns, so that nobody waits for long until they stop."""
+"""Interval of asking Python above which loops get a quarter of the iterations, so that they stop soon."""
 
 _STRAIGHT_CODE: Final = """\
 %Entry = type { i64, i64, i64 }  ; function, offset of its arguments, groups
@@ -59,7 +59,7 @@ done:
   ret void
 }
 """
-"""Runs ``count`` entries, from 1 on, none of which loops or branches, one after the other."""
+"""Runs ``count`` entries, from 1 on, without loops and branches, in order."""
 
 _LOOPING_CODE: Final = """\
 %Entry = type { i64, i64, i64 }  ; function, offset of its arguments, groups; or see above
@@ -223,15 +223,16 @@ done:
   ret void
 }
 """
-"""Runs ``count`` entries, from 1 on, one after the other. ``looping`` is called with Python's lock, which it gives away
-meanwhile; it comes back with an error set where Python raised one when it was asked."""
+"""Runs ``count`` entries, from 1 on, in order. ``looping`` is called with Python's lock, and releases it meanwhile; it
+returns with an error set if Python raised one when asked.
+"""
 
 _STRAIGHT: Final = ctypes.CFUNCTYPE(None, _POINTER, _NUMBER, _POINTER, _POINTER)
 _LOOPING: Final = ctypes.PYFUNCTYPE(None, _POINTER, _NUMBER, _POINTER, _POINTER, _NUMBER, _POINTER)
 
 
 class _Asked(threading.local):
-    """When a thread was asked by the loop that it runs, and how many turns it allowed."""
+    """Time of a thread's latest question in its current loop, and the allowed number of iterations."""
 
     seconds = 0.0
     turns = 1
@@ -241,7 +242,7 @@ _asked: Final = _Asked()
 
 
 def _ask() -> int:
-    """Allow further turns, 1 at least, unless the work was given up; what a signal raises is raised here, too."""
+    """Allow at least one further iteration, unless the work was cancelled; raises errors of signal handlers."""
     checkpoint()
     now = time.perf_counter()
     passed, _asked.seconds = now - _asked.seconds, now
@@ -253,7 +254,7 @@ def _ask() -> int:
 
 
 class _Python(ctypes.Structure):
-    """What native code needs to ask Python: functions of its C interface, and what is called."""
+    """Functions of Python's C interface for asking Python, and the called object."""
 
     _fields_ = (
         *((name, _POINTER) for name in ("save", "restore", "call", "integer", "release")),
@@ -277,12 +278,11 @@ _PYTHON: Final = _Python(
 
 @attrs.frozen(eq=False)
 class Native:
-    """A loaded function of entries, their number, arguments and scratch memory.
+    """Loaded function of entries, their number, arguments and scratch memory.
 
     Attributes:
         run: The function.
-        straight: Its address, where it takes just that and never asks Python.
-
+        straight: Its address, if it takes only these and never asks Python.
     """
 
     code: Code
@@ -292,16 +292,16 @@ class Native:
 
 @cache
 def straight(features: tuple[str, ...]) -> Native:
-    """Return what runs entries that neither loop nor branch, for a processor."""
+    """Return the runner of entries without loops and branches, for a processor."""
     code = fixed_code(_STRAIGHT_CODE, ("straight",), features)
     return Native(code, _STRAIGHT(*code.addresses), *code.addresses)
 
 
 @cache
 def looping(features: tuple[str, ...], turns: int) -> Native:
-    """Return what runs entries with loops and branches, and asks Python for the first time after so many turns.
+    """Return the runner of entries with loops and branches, which first asks Python after this many iterations.
 
-    It raises what a signal raises meanwhile, and :class:`~tileir.core.process.cancelling.CancelledError`.
+    It raises errors of signal handlers, and :class:`~tileir.core.process.cancelling.CancelledError`.
     """
     code = _looping_code(features)
     run, python = _LOOPING(code.addresses[0]), ctypes.addressof(_PYTHON)
@@ -314,9 +314,9 @@ def looping(features: tuple[str, ...], turns: int) -> Native:
 
 
 def abreast(features: tuple[str, ...]) -> int:
-    """Return the address of what runs loops as the groups of a kernel, and never asks Python.
+    """Return the address of a kernel function that runs loops as groups, and never asks Python.
 
-    Its arguments are the address of the entries, and that of the arguments of these.
+    Its arguments are the address of the entries, and that of their arguments.
     """
     return _looping_code(features).addresses[1]
 

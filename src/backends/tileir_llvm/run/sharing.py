@@ -1,4 +1,4 @@
-"""Decision whether to share a kernel out to threads: by predicted times first, then by measured ones."""
+"""Decision on sharing a kernel among threads: first by predicted, then by measured times."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from typing import Final
 from tileir.core.nodes import attrs
 
 ALWAYS_SECONDS: Final = 1e-3
-"""Kernels that take longer alone are shared out to all threads, whatever that costs: nothing is measured for them."""
+"""Single-thread time above which kernels always use all threads: nothing is measured for them."""
 
 NEVER_SECONDS: Final = 5e-6
-"""Kernels that take less alone are never shared out: no thread that sleeps, or just woke up, is as quick."""
+"""Single-thread time below which kernels are never shared: sleeping or just woken threads are slower."""
 
 MARGIN: Final = 1.0
-"""What sharing out saves must be more than so many times what it costs: estimates, and halves of threads, are rough."""
+"""Minimum ratio of savings to costs of sharing, as estimates are rough."""
 
 CERTAIN: Final = 8.0
-"""Kernels that save so many times what sharing costs are always shared: no estimate is that wrong, and a trial would
-tell what else runs on the machine just now."""
+"""Ratio of savings to costs from which kernels are always shared: no estimate is that wrong, and a trial would measure
+other load on the machine.
+"""
 
 PYTHON_SECONDS: Final = 5e-6
-"""What a launch on several threads takes in Python, which one on the calling thread does without."""
+"""Overhead in Python of a launch on several threads, compared to the calling thread only."""
 
 HOPED_SECONDS: Final = 5e-6
-"""Kernels for which sharing would save more than that, if it cost nothing, are tried both ways."""
+"""Savings of free sharing from which kernels are tried both ways."""
 
 FIRST_TRIAL: Final = 4
 MOST_LAUNCHES: Final = 1024
-"""After how many launches of a kernel the other way is tried, and how many lie between two trials in the end."""
+"""Launches of a kernel until the other way is tried, and maximum number between two trials."""
 
 _WORTH: Final = 8
-"""Trials come so often that what they may save is so many times what they take, if they take twice as long."""
+"""Ratio of possible savings between trials to the time of a trial, assumed to take twice as long as launches."""
 
 BURST: Final = 8
-"""Launches in a trial of several threads: the first wake them, and bring data from one cache to those of others."""
+"""Launches in a trial of several threads: the first wake them, and move data between caches."""
 
 ALONE: Final = 3
 """Launches in a trial of the calling thread, which is awake."""
@@ -46,21 +47,21 @@ TIMED: Final = 2
 """Launches on the calling thread that are timed before others are shared."""
 
 _STEPS: Final = 100_000
-"""What a launch counts to that is measured, all threads together: 40 µs or less."""
+"""Counting steps of a measured launch, over all threads: at most 40 µs."""
 
 _CHUNKS: Final = 8
-"""Groups for each thread of such a launch."""
+"""Groups per thread of a measured launch."""
 
 _LAUNCHES: Final = 7
 _MOST_SECONDS: Final = 5e-4
-"""Launches are measured so often, unless they take longer than that."""
+"""Maximum number of measured launches, and limit of their total time."""
 
 _LEAST_SECONDS: Final = 2e-6
-"""Launches that seem to cost less were faster than the one that they are compared with, by chance."""
+"""Lower bound of costs; smaller results are noise of the compared launch."""
 
 _HELPFUL: Final = 0.9
 _BUSY_SECONDS: Final = 1e-4
-"""Threads that leave so much of the time are busy with other work; that is what they cost until measured again."""
+"""Fraction of the time from which helpers count as busy with other work, and the costs assumed until measured again."""
 
 _PAIR: Final = 2
 
@@ -70,10 +71,9 @@ class Costs:
     """Seconds that a launch on several threads takes beyond the share of one.
 
     Attributes:
-        pair: On two threads, the second of them awake.
+        pair: On two threads, with the second awake.
         all: On all threads, all of them awake.
-        settled: Whether that holds; not where other work was in the way.
-
+        settled: Whether the measurement was undisturbed by other work.
     """
 
     pair: float
@@ -81,7 +81,7 @@ class Costs:
     settled: bool = True
 
     def of(self, helpers: int, threads: int) -> float:
-        """Return what it costs to share with some of the other threads, without Python."""
+        """Return the costs of sharing with some of the other threads, without Python."""
         between = (helpers - 1) / (threads - _PAIR) if threads > _PAIR else 0.0
         return self.pair + between * max(0.0, self.all - self.pair)
 
@@ -91,12 +91,11 @@ class Share:
     """Division of a kernel among threads.
 
     Attributes:
-        helpers: To how many threads beside the calling one.
-        seconds: What it should take on the calling thread alone.
-        pays: Whether that is more than with these threads, by a margin.
-        is_certain: Whether it saves so much that nobody has to try.
-        gain: Which part of its time it saves, less what sharing costs.
-
+        helpers: Number of threads beside the calling one.
+        seconds: Estimated time on the calling thread alone.
+        pays: Whether sharing is faster by a margin.
+        is_certain: Whether it saves so much that no trial is necessary.
+        gain: Saved fraction of its time, less the costs of sharing.
     """
 
     helpers: int
@@ -109,15 +108,14 @@ class Share:
 def share_of(
     seconds: float, groups: int, threads: int, measured: Callable[[], Costs], python: float = PYTHON_SECONDS
 ) -> Share | None:
-    """Return how to share a kernel out; None where the calling thread alone is as quick, whatever that costs.
+    """Return the division of a kernel; None if the calling thread alone is as fast, regardless of costs.
 
     Args:
-        seconds: What it takes on one thread.
-        groups: How many parts it has.
-        threads: How many threads there are, the calling one included.
-        measured: What sharing costs; asked only if that may matter.
-        python: What a launch on several threads takes in Python.
-
+        seconds: Time on one thread.
+        groups: Number of groups.
+        threads: Number of threads, including the calling one.
+        measured: Returns the costs of sharing; called only if they matter.
+        python: Overhead in Python of a launch on several threads.
     """
     most = min(groups, threads)
     if most < _PAIR or seconds < NEVER_SECONDS:
@@ -127,7 +125,7 @@ def share_of(
     costs = measured()
 
     def saved(helpers: int, times: float = 1.0) -> float:
-        """Return what is saved, less so many times the costs; the thread with most groups decides."""
+        """Return the savings less ``times`` the costs; the thread with most groups is decisive."""
         parts = -(-groups // (helpers + 1))
         return seconds * (1 - parts / groups) - times * (costs.of(helpers, threads) + python)
 
@@ -150,22 +148,21 @@ def _counts(threads: int) -> Iterable[int]:
 def measured_costs(
     launch: Callable[[int, bytes, int], object], alone: Callable[[int, bytes], object], threads: int
 ) -> Costs:
-    """Measure launches, in a millisecond or two.
+    """Measure costs of launches, in a millisecond or two.
 
-    Where other work delays most of them, the least counts, if it was quick enough for a launch that had all threads.
+    If other work delays most of them, the minimum counts, if it was fast enough for a launch on all threads.
 
     Args:
-        launch: It runs groups of a kernel that counts to the number that its arguments are, for each group; on the
-            calling thread and so many helpers.
-        alone: It does so on the calling thread.
-        threads: How many threads there are, the calling one included.
-
+        launch: Runs groups of a kernel that counts to its argument in each group; on the calling thread and a number of
+            helpers.
+        alone: Runs them on the calling thread.
+        threads: Number of threads, including the calling one.
     """
     groups = _CHUNKS * threads
     arguments = pack("q", _STEPS // groups)
     whole = min(_timed(lambda: alone(groups, arguments)) for _ in range(4))
     shared = partial(launch, groups, arguments)
-    shared(threads - 1)  # threads that have just been started have to come here first
+    shared(threads - 1)  # new threads have to get here first
     everyone, settled = _cost(partial(shared, threads - 1), whole, threads)
     if threads == _PAIR:
         return Costs(everyone, everyone, settled)
@@ -174,7 +171,7 @@ def measured_costs(
 
 
 def _cost(launch: Callable[[], object], whole: float, threads: int) -> tuple[float, bool]:
-    """Return what launches take beyond their share of a time, and whether most of them do."""
+    """Return the time of launches beyond their share of a time, and whether most of them agree."""
     end, times = time.perf_counter() + _MOST_SECONDS, [_timed(launch)]
     while len(times) < _LAUNCHES and time.perf_counter() < end:
         times.append(_timed(launch))
@@ -193,13 +190,12 @@ def _timed(call: Callable[[], object]) -> float:
 
 @attrs.define(eq=False, repr=False)
 class Preference:
-    """The faster way of running a kernel so far, alone or shared by so many helpers, and when to try the other one.
+    """Currently faster way of running a kernel, alone or shared with helpers, and when to try the other.
 
-    Both are timed as they come, with what it takes to wake threads where launches are far apart, and what others' work
-    takes, but not for the first launch, which brings code and data to caches. By what it took alone is decided again
-    how many threads share it, and whether that is certain, so that trials end. Trials become rare, the rarer the less
-    there is to save, and come soon after a change of the way: what brought it about may be over by then. Calls of
-    several threads may race for it, which at worst moves a trial.
+    Both are timed as they occur, including waking of threads between distant launches and other load, but without the
+    first launch, which warms caches. The single-thread time decides again on the number of helpers and whether it is
+    certain, so that trials end. Trials become rarer, the less there is to save, and come soon after a change, which may
+    have been transient. Concurrent calls may race for it, which at worst moves a trial.
     """
 
     shared: bool
@@ -235,7 +231,7 @@ class Preference:
         return not self.shared and self._left < BURST
 
     def _estimate(self) -> bool:
-        """Decide by what it takes alone, if that is known; return whether it is certain now to be better shared."""
+        """Decide by the single-thread time, if known; return whether sharing is now certain to be better."""
         alone = self._seconds.get(False)
         share = None if alone is None else self._again(alone)
         if share is not None:
@@ -245,28 +241,28 @@ class Preference:
         return self._certain
 
     def _most_launches(self) -> int:
-        """Return how many launches lie between two trials in the end: few where they may save much."""
+        """Return the maximum number of launches between two trials: few if they may save much."""
         return MOST_LAUNCHES if self.gain <= 0 else min(MOST_LAUNCHES, int(_WORTH * BURST / self.gain))
 
     def passes(self) -> bool:
-        """Return whether the next launch is on the calling thread, and nobody needs to know how long it takes."""
+        """Return whether the next launch is on the calling thread, untimed."""
         if self.shared or self._left or self._launches + 1 >= self._next:
             return False
         self._launches += 1
         return True
 
     def rests(self) -> int:
-        """Return how many launches from now on go the same way, and nobody needs to know how long they take."""
+        """Return the number of following launches that go the same way, untimed."""
         if self._certain:
             return MOST_LAUNCHES
         return 0 if self._left else max(0, self._next - self._launches - 1 - BURST)
 
     def rest(self, launches: int) -> None:
-        """Count so many launches, which went the same way."""
+        """Count launches that went the same way."""
         self._launches += launches
 
     def note(self, seconds: float, *, shared: bool) -> None:
-        """Note what a launch took: less at once, more little by little, as other work may have been in the way."""
+        """Record the time of a launch: decreases at once, increases gradually, as other work may have interfered."""
         if self._certain or self._launches == 1:
             return
         known = self._seconds.get(shared, seconds)
