@@ -1,6 +1,6 @@
-"""The OpenCL back end: kernels as OpenCL C, built and run by the drivers that the ICD loader finds.
+"""OpenCL back end: kernels as OpenCL C, built and run by the drivers that the ICD loader finds.
 
-pyopencl is imported when devices are listed or something is compiled, not before.
+pyopencl is imported when devices are listed or kernels compiled, not before.
 """
 
 from __future__ import annotations
@@ -63,4 +63,4 @@ BACKEND: Final[Backend[OpenCLLibrary]] = Backend(
     source=_source,
     source_suffix=".cl",
 )
-"""What the entry point of the group ``tileir.backends`` names."""
+"""Target of the entry point of the group ``tileir.backends``."""

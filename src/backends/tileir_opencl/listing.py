@@ -1,7 +1,7 @@
-"""A whole program as OpenCL C, below a comment from which any host program can run it.
+"""Whole program as OpenCL C, with a comment from which any host program can run it.
 
-The comment ends with a JSON document: the options for the driver's compiler, the buffers with what is in those of
-constants, and the launches in their order, some of them repeated or on conditions.
+The comment ends with a JSON document: the options for the driver's compiler, the buffers with the content of constants,
+and the launches in order, with repetitions and conditions.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ Buffers are dense, rows first: those of the role `input` are read, those of the 
 
 
 def whole(program: Program, device: DeviceInfo, text: str) -> str:
-    """Return the source of a program for a device; ``text`` says what it computes.
+    """Return the source of a program for a device; ``text`` describes the computation.
 
     Raises:
-        BackendError: TIL801, there is no such device; TIL804, kernels need what it lacks.
-
+        BackendError: TIL801, there is no such device; TIL804, kernels need unsupported features.
     """
     entry = device_of(device)
     source = emit(program.kernels, entry.capabilities.features)
@@ -103,11 +102,11 @@ def _in_lines(value: str | list[dict[str, Any]]) -> str:
 
 
 def _json(document: str) -> str:
-    """Return JSON that ends no comment."""
+    """Return JSON that cannot end a comment."""
     return document.replace("*/", "*\\/")
 
 
 def _comment(text: str) -> str:
-    """Return a text that ends no comment, and that compilers read whatever characters they take."""
+    """Return a text that cannot end a comment, in characters that every compiler reads."""
     plain = "".join(each if each == "\n" or " " <= each <= "~" else ascii(each)[1:-1] for each in text)
     return plain.replace("*/", "* /")

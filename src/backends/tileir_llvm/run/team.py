@@ -18,15 +18,15 @@ from tileir_llvm.run.pool_code import pool_bytes, pool_code
 from tileir_llvm.run.sharing import Costs, measured_costs
 
 SPINS: Final = 4000
-"""Pauses before an idle thread sleeps, each 20 to 70 ns: longer than the time between two launches of one program."""
+"""Spin-wait pauses before an idle thread sleeps, 20 to 70 ns each: longer than gaps between launches of a program."""
 
 CALLER_SPINS: Final = 10_000
-"""Pauses before a launching thread sleeps; it waits for the end of the last chunks only."""
+"""Spin-wait pauses before a launching thread sleeps; it only waits for the last chunks."""
 
 _ENTRIES: Final = ("setup", "launch", "together", "work", "stop", "count")
 
 _PYTHON_COSTS: Final = Costs(2e-4, 2e-4)
-"""What sharing costs by Python's own means."""
+"""Costs of sharing by Python threads."""
 _POINTER: Final = ctypes.c_void_p
 _NUMBER: Final = ctypes.c_int64
 
@@ -52,7 +52,7 @@ class Job:
 class Jobs:
     """Launches one after the other: ``count`` entries of a sequence, with the helpers of each.
 
-    ``times`` is the address of what takes the nanoseconds of each; 0 for nothing.
+    ``times`` is the destination of their times in nanoseconds; 0 for none.
     """
 
     entries: int
@@ -65,24 +65,24 @@ class Jobs:
 
 
 class Team(Protocol):
-    """Threads that are ready to help the calling one."""
+    """Threads ready to help the calling one."""
 
     def run(self, job: Job, helpers: int) -> None:
         """Run a job with up to ``helpers`` threads beside the calling one; one job at a time."""
 
     def run_all(self, jobs: Jobs) -> None:
-        """Run jobs one after the other, each with helpers of its own, or without."""
+        """Run jobs one after the other, each with its own helpers, or none."""
 
     def costs(self) -> Costs:
-        """Measure what it costs to run jobs with the help of threads; nobody else runs one meanwhile."""
+        """Measure the costs of running jobs with helpers; no other job may run meanwhile."""
 
     def dismiss(self) -> None:
-        """Stop the threads and wait until they are gone."""
+        """Stop and join the threads."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class _Native:
-    """The functions of :mod:`tileir_llvm.run.pool_code`."""
+    """Native functions of :mod:`tileir_llvm.run.pool_code`."""
 
     code: Code
     setup: Callable[[int, int], None]
@@ -95,14 +95,14 @@ class _Native:
 
 @attrs.frozen(eq=False)
 class NativeTeam:
-    """Python threads that stay in native code, where they meet the launching thread."""
+    """Python threads that stay in native code, where they synchronise with the launching thread."""
 
     native: _Native
     memory: HostBuffer
     threads: tuple[threading.Thread, ...]
 
     def run(self, job: Job, helpers: int) -> None:
-        """Run a job; helpers that wake up too late are not waited for."""
+        """Run a job; late helpers are not waited for."""
         self.native.launch(
             self.memory.address,
             job.function,
@@ -139,7 +139,7 @@ class NativeTeam:
         return measured_costs(launch, lambda groups, arguments: kernel(arguments, 0, 0, groups), len(self.threads) + 1)
 
     def dismiss(self) -> None:
-        """Stop the threads and wait until they are gone."""
+        """Stop and join the threads."""
         self.native.stop(self.memory.address)
         for thread in self.threads:
             thread.join()
@@ -147,7 +147,7 @@ class NativeTeam:
 
 @attrs.frozen(eq=False)
 class PythonTeam:
-    """The same with Python's own means, where the system lacks POSIX threads."""
+    """Team by Python's own means, for systems without POSIX threads."""
 
     executor: ThreadPoolExecutor
 
@@ -177,11 +177,11 @@ class PythonTeam:
                 ctypes.c_int64.from_address(jobs.times + number * ctypes.sizeof(ctypes.c_int64)).value = taken
 
     def costs(self) -> Costs:
-        """Return what jobs take on ordinary machines."""
+        """Return the costs of jobs on ordinary machines."""
         return _PYTHON_COSTS
 
     def dismiss(self) -> None:
-        """Stop the threads and wait until they are gone."""
+        """Stop and join the threads."""
         self.executor.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""Neighbouring kernels of a sequence, of which threads share some, in one native call."""
+"""Neighbouring kernels of a sequence in one native call, some of them shared among threads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Pooled:
-    """A function of arguments, scratch memory and a range of groups, as :data:`tileir_llvm.run.team.KERNEL_TYPE` says.
+    """Function of arguments, scratch memory and a range of groups, of type :data:`tileir_llvm.run.team.KERNEL_TYPE`.
 
     Attributes:
-        address: Where it is.
-        groups: How many groups there are.
-        scratch_bytes: Scratch memory that it needs for one thread.
-        seconds: What it takes on one thread, as estimated.
-        python: What a launch on several threads takes in Python.
-
+        address: Address of the function.
+        groups: Number of groups.
+        scratch_bytes: Scratch memory per thread.
+        seconds: Estimated time on one thread.
+        python: Overhead in Python of a launch on several threads.
     """
 
     address: int
@@ -40,12 +39,12 @@ class Pooled:
 
     @cached_property
     def share(self) -> Share | None:
-        """Its division among threads; None where it runs on the calling one. The first to ask waits for 1 ms."""
+        """Division among threads; None if it runs on the calling one. The first access takes 1 ms."""
         return self._pool.share(self.seconds, self.groups, self.python)
 
     @cached_property
     def preference(self) -> Preference | None:
-        """Preference for sharing, as found out launch by launch; None where that is certain."""
+        """Preference for sharing, learnt from launches; None if it is certain."""
         share = self.share
         if share is None or share.is_certain:
             return None
@@ -53,7 +52,7 @@ class Pooled:
         return Preference(share.pays, share.helpers, again, share.gain, self.python)
 
     def run_shared(self, arguments: bytes, alone: Callable[[], object]) -> None:
-        """Run on threads of the pool, or by ``alone`` where that is better, or they are taken."""
+        """Run on threads of the pool, or by ``alone`` if that is faster, or they are busy."""
         share, preference = self.share, self.preference
         if preference is None:
             if share is None or not self._share_out(arguments, share.helpers):
@@ -74,16 +73,15 @@ _NANOSECOND: Final = 1e-9
 
 @attrs.define(eq=False, repr=False)
 class Together:
-    """Kernels, each of them on the calling thread or shared out to a pool, without Python in between.
+    """Kernels on the calling thread or shared with a pool, without Python in between.
 
     Attributes:
-        first: Number of the entry of the first one.
+        first: Number of the entry of the first kernel.
         pool: The pool.
-        scratch_bytes: The most that one of them needs.
-        undecided: Numbers of those that are tried both ways, from 0 on, and their preferences.
-        helpers: How many threads help with each.
-        times: Where nanoseconds of each go.
-
+        scratch_bytes: Maximum scratch memory of a kernel.
+        undecided: Numbers of kernels that are tried both ways, from 0 on, and their preferences.
+        helpers: Number of helpers of each kernel.
+        times: Destination of each kernel's time in nanoseconds.
     """
 
     first: int
@@ -96,7 +94,7 @@ class Together:
 
     @classmethod
     def of(cls, first: int, kernels: Sequence[Pooled | None], pool: ThreadPool, scratch_bytes: int) -> Together:
-        """Return kernels by how they are shared out; None stands for one that the calling thread runs."""
+        """Return kernels with their divisions among threads; None for kernels on the calling thread."""
         preferences = [(number, kernel.preference) for number, kernel in enumerate(kernels) if kernel is not None]
         shares = [None if kernel is None else kernel.share for kernel in kernels]
         return cls(
@@ -109,11 +107,10 @@ class Together:
         )
 
     def run(self, entries: int, arguments: bytes) -> bool:
-        """Run them; ``entries`` is where those of the sequence are.
+        """Run the kernels; ``entries`` is the address of the sequence's entries.
 
         Returns:
             False, with nothing done, while another thread uses the pool.
-
         """
         place = entries + self.first * ENTRY_BYTES
         return self.pool.launch_all(partial(self._jobs, place, arguments), self.scratch_bytes, self._note)
@@ -128,7 +125,7 @@ class Together:
         return Jobs(place, helpers, times, count, arguments, scratch, self.scratch_bytes)
 
     def _note(self) -> None:
-        """Note how long each took that is tried both ways, and after how many launches somebody has to ask again."""
+        """Record the time of each undecided kernel, and the number of launches until the next decision."""
         if self._resting:
             self._resting -= 1
             return
@@ -136,7 +133,7 @@ class Together:
             preference.note(self.times[number] * _NANOSECOND, shared=self.helpers[number] > 0)
         for number, preference in self.undecided:
             self.helpers[number] = preference.helpers if preference.shared else 0
-        if any(self.helpers):  # else a native function of arrays runs them, as long as all of these want to be alone
+        if any(self.helpers):  # otherwise a native function of arrays runs them while none is better shared
             self._resting = min((preference.rests() for _, preference in self.undecided), default=0)
             for _, preference in self.undecided:
                 preference.rest(self._resting)

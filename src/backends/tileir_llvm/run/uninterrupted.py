@@ -1,8 +1,8 @@
-"""Work that no signal cuts short.
+"""Work shielded from exceptions of signal handlers.
 
-Python raises KeyboardInterrupt, and whatever else handlers of signals raise, in the main thread, between any two of its
-instructions. Inside llvmlite that would leave its lock taken for ever, and free what other threads of LLVM still use.
-So what enters LLVM runs in another thread, while the main thread waits for it, and raises when it is done.
+Python raises KeyboardInterrupt, and other errors of signal handlers, in the main thread, between any two of its
+instructions. Inside llvmlite that would leave its lock taken for ever, and free objects that other threads of LLVM
+still use. So LLVM is entered in another thread, while the main thread waits, and raises at the end.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ T = TypeVar("T")
 
 
 def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
-    """Return what ``work`` returns, or raise what it raises.
+    """Return the result of ``work``, or raise its error.
 
     Args:
-        work: It runs to its end, whatever signals come; in another thread if the caller is the main thread.
-        stop: Called when a signal has raised, so that the work may come to its end earlier; again if interrupted.
+        work: Runs to its end despite signals; in another thread if the caller is the main thread.
+        stop: Called when a signal has raised, so that the work can end earlier; again if interrupted.
 
     Raises:
-        BaseException: What a handler of a signal raised meanwhile, after the end of the work.
-
+        BaseException: Error of a signal handler meanwhile, after the end of the work.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -37,7 +36,7 @@ def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: No
             return
         try:
             results.append(work())
-        except BaseException as error:  # it belongs to the thread that waits
+        except BaseException as error:  # it belongs to the waiting thread
             failures.append(error)
         finally:
             running.release()
@@ -58,7 +57,7 @@ def uninterrupted(work: Callable[[], T], stop: Callable[[], object] = lambda: No
                 stop()
                 stopped = True
             running.acquire()
-        except BaseException as error:  # as above
+        except BaseException as error:  # the thread did not start, or comes too late
             signals.append(error)
     if signals:
         raise signals[0]

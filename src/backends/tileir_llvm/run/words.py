@@ -1,10 +1,9 @@
-"""LLVM IR with words for what lies in structures of C and in Python's objects, so that no place is written by hand.
+"""LLVM IR with macros for fields of C structures and Python objects, so that no offset is written by hand.
 
 ``%x = field Call.read of %call`` loads a field of a structure, and ``%x = slot array.shape of %object`` one of a Python
-object, where ``put %x into slot array.shape of %object`` stores it; ``%x_at`` is where it was. ``@<None>`` is an
-object. ``go fits if ptr %type == @<None> and Array.rank of %array == Operand.rank of %operand else refused`` compares
-values, fields and slots, and goes on at one label or the other. A table of such checks has a line for each, after
-``and``.
+object, where ``put %x into slot array.shape of %object`` stores it; ``%x_at`` is its address. ``@<None>`` is an object.
+``go fits if ptr %type == @<None> and Array.rank of %array == Operand.rank of %operand else refused`` compares values,
+fields and slots, and continues at one label or the other. A table of checks has one per line, after ``and``.
 """
 
 from __future__ import annotations
@@ -42,14 +41,13 @@ def spelt(
     slots: Mapping[str, int] = _NOTHING,
     objects: Mapping[str, int] = _NOTHING,
 ) -> str:
-    """Return LLVM IR for a text in these words.
+    """Return LLVM IR with these macros expanded.
 
     Args:
         text: Functions.
-        structures: Those of C, which are types of their names.
-        slots: Where fields of Python objects are.
+        structures: C structures, which are types by their names.
+        slots: Offsets of fields of Python objects.
         objects: Addresses of types and constants, by the names between ``@<`` and ``>``.
-
     """
     places, fields = count(), {kind.__name__: _fields(kind) for kind in structures}
 
@@ -130,11 +128,11 @@ done:
   ret i1 %result
 }
 """
-"""Functions that look at arrays of any device; each is an ``Operand``, a structure with its ``bytes``."""
+"""Functions that check arrays of any device; each is an ``Operand``, a structure with its ``bytes``."""
 
 
 def _compared(condition: str, fields: Mapping[str, Mapping[str, Any]], places: Iterator[int]) -> tuple[str, str]:
-    """Return the lines that compare two sides, and the name of the result; what is no comparison is that itself."""
+    """Return the lines that compare two sides, and the name of the result; other conditions unchanged."""
     compared = re.fullmatch("(.+) (==|!=) (.+)", condition)
     if compared is None:
         return "", condition

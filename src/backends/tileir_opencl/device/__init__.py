@@ -1,1 +1,1 @@
-"""Devices, and what their drivers can do."""
+"""Devices and the capabilities of their drivers."""

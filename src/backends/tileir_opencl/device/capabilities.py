@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from tileir_opencl.device.platforms import Found
 
 GPU_VECTOR_BYTES: Final = 16
-"""The widest access to memory of one thread; registers of graphics processors are scalar."""
+"""Widest memory access of one thread; registers of GPUs are scalar."""
 
 SAFE_VECTOR_BYTES: Final = 32
-"""What processors get where wider vectors would kill the process, and no probe is needed to know it."""
+"""Vector width of processors for which wider vectors are known to crash the process."""
 
 ELEMENT_BYTES: Final = 4
 WARP: Final = 32
 MOST_LANES: Final = 16
 LEAST_ALIGNMENT: Final = 16
-"""What every allocator of the host grants, so that arrays of callers can be used in place."""
+"""Alignment guaranteed by every host allocator, so that callers' arrays can be used in place."""
 
 _FLAGS: Final = {
     "cl_khr_fp16": "fp16",
@@ -35,24 +35,23 @@ _FLAGS: Final = {
     "cl_khr_int64_base_atomics": "atomics64",
     "cl_khr_il_program": "il",
 }
-"""Extensions with a short name, and what :attr:`tileir.runtime.interface.DeviceInfo.features` calls them."""
+"""Short names of extensions in :attr:`tileir.runtime.interface.DeviceInfo.features`."""
 
 PTX_EXTENSION: Final = "cl_nv_compiler_options"
-"""What NVIDIA's drivers have, whose compiler takes statements of PTX."""
+"""Extension of NVIDIA's drivers, whose compiler takes PTX statements."""
 
 _CORE_EXTENSIONS: Final = "cl_khr_"
 
 
 @attrs.frozen
 class Capabilities:
-    """One device in plain values.
+    """Device in plain values.
 
     Attributes:
-        features: What kernels' text may use.
-        target: What passes and lowerings read.
-        flags: The same for people: short names, and the extensions of the vendor.
-        correct_division: Whether the compiler can be asked for exact f32 division and square roots.
-
+        features: Features for the text of kernels.
+        target: Facts for passes and lowerings.
+        flags: Features for people: short names, and the extensions of the vendor.
+        correct_division: Whether the compiler has an option for exact f32 division and square roots.
     """
 
     features: Features
@@ -62,7 +61,7 @@ class Capabilities:
 
 
 def capabilities(found: Found) -> Capabilities:
-    """Return what a device can do, in plain values."""
+    """Return the capabilities of a device, in plain values."""
     device = found.device
     extensions = frozenset(device.extensions.split())
     gpu = found.rank == 0
@@ -86,10 +85,10 @@ def capabilities(found: Found) -> Capabilities:
 
 
 def processor_vector_bytes(found: Found) -> int:
-    """Return the width of vectors that a processor's driver can be trusted with.
+    """Return the vector width with which a processor's driver is reliable.
 
-    PoCL 3.0 says 64 bytes where the processor has AVX-512, and then aborts the process in the functions of such
-    vectors. Widths beyond 32 bytes are therefore tried out in a process of their own, once.
+    PoCL 3.0 reports 64 bytes with AVX-512, and then aborts the process in functions of these vectors. Widths beyond 32
+    bytes are therefore tried once, in a separate process.
     """
     reported = found.device.native_vector_width_float * ELEMENT_BYTES
     if reported <= SAFE_VECTOR_BYTES or re.search(r"\bPoCL [1-3]\.", found.platform.version):
@@ -99,7 +98,7 @@ def processor_vector_bytes(found: Found) -> int:
 
 
 def language_version(text: str) -> tuple[int, int]:
-    """Return the version of OpenCL C from a driver's words, 1.1 where they are not understood."""
+    """Return the version of OpenCL C from a driver's text, 1.1 if that is not understood."""
     match = re.match(r"OpenCL C (\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (1, 1)
 
@@ -147,7 +146,7 @@ def _processor_target(found: Found, width: int, features: Features) -> Target:
 
 
 def base_alignment(device: cl.Device) -> int:
-    """Return the alignment in bytes of every buffer, which the driver tells in bits."""
+    """Return the alignment in bytes of every buffer, which the driver reports in bits."""
     return max(device.mem_base_addr_align // 8, LEAST_ALIGNMENT)
 
 
@@ -167,7 +166,7 @@ def _flags(extensions: frozenset[str], *, fp64: bool) -> tuple[str, ...]:
 
 
 def _number(device: cl.Device, name: str) -> int:
-    """Return what a driver says about itself as a number; 0 where it does not know the question."""
+    """Return a driver's numeric answer about itself; 0 if it does not support the question."""
     try:
         value = getattr(device, name)
     except (cl.Error, AttributeError):

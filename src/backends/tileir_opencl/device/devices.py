@@ -1,4 +1,4 @@
-"""Devices under their ids."""
+"""Devices by id."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tileir_opencl.run.process import use_drivers
 NAME: Final = "opencl"
 
 DLPACK_KIND: Final = 4
-"""What DLPack calls devices of OpenCL."""
+"""DLPack device kind of OpenCL devices."""
 
 
 @attrs.frozen(eq=False)
 class Device:
-    """One device: what others see of it, the driver's handle, and what it can do."""
+    """Device: its public description, the driver's handle, and its capabilities."""
 
     info: DeviceInfo
     found: Found
@@ -27,21 +27,19 @@ class Device:
 
 
 def devices() -> Sequence[DeviceInfo]:
-    """Return all devices, graphics processors first and simulators last.
+    """Return all devices, GPUs first and simulators last.
 
     Raises:
         BackendError: TIL801, there are none; TIL809, the process was forked.
-
     """
     return [device.info for device in known()]
 
 
 def device_of(info: DeviceInfo) -> Device:
-    """Return the device that a description is of.
+    """Return the device of a description.
 
     Raises:
         BackendError: TIL801, there is no such device.
-
     """
     for device in known():
         if device.info.id == info.id:

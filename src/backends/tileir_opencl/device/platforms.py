@@ -1,4 +1,4 @@
-"""The devices that the ICD loader shows, in an order that does not depend on the loader's."""
+"""Devices of the ICD loader, in an order that does not depend on the loader's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tileir.core import BackendError, attrs
 log: Final = logging.getLogger("tileir.opencl")
 
 SIMULATORS: Final = ("Oclgrind",)
-"""Platforms that check kernels instead of running them fast: listed last."""
+"""Platforms that check kernels instead of running them fast, listed last."""
 
 NVIDIA_LIBRARY: Final = "libnvidia-opencl.so.1"
 
@@ -29,13 +29,12 @@ POCL_ADVICE: Final = "for a processor, run: pip install pocl-binary-distribution
 
 @attrs.frozen(eq=False)
 class Found:
-    """One device, its platform, and what tells it from its like.
+    """Device, its platform, and its number.
 
     Attributes:
-        platform: Who offers it.
-        device: The driver's handle.
-        number: Its place among the devices of its platform.
-
+        platform: The platform.
+        device: Handle of the driver.
+        number: Number among the devices of its platform.
     """
 
     platform: cl.Platform
@@ -49,7 +48,7 @@ class Found:
 
     @property
     def rank(self) -> int:
-        """Graphics processors come first, then other accelerators and processors, then simulators."""
+        """Rank: GPUs first, then other accelerators and processors, then simulators."""
         if self.simulated:
             return 2
         return 0 if self.device.type & cl.device_type.GPU else 1
@@ -57,12 +56,11 @@ class Found:
 
 @attrs.frozen(eq=False)
 class Scan:
-    """Findings of one look at the ICD loader.
+    """Result of querying the ICD loader.
 
     Attributes:
         found: All devices, in the order of their ids.
-        notes: What went wrong, or is missing, with what to do about it.
-
+        notes: Failures or missing drivers, with remedies.
     """
 
     found: tuple[Found, ...]
@@ -72,8 +70,7 @@ class Scan:
         """Return the devices.
 
         Raises:
-            BackendError: TIL801, there are none; the message says what to do.
-
+            BackendError: TIL801, there are none; the message has a remedy.
         """
         if self.found:
             return self.found
@@ -87,7 +84,7 @@ _lock: Final = threading.Lock()
 
 
 def scan() -> Scan:
-    """Return the devices of all platforms, asked once for each process: drivers do not take notice of changes."""
+    """Return the devices of all platforms, queried once per process, as drivers do not notice changes."""
     with _lock:
         if not _scans:
             _scans.append(look())
@@ -97,7 +94,7 @@ def scan() -> Scan:
 
 
 def look() -> Scan:
-    """Ask the ICD loader for its platforms, and each one for its devices. One that fails hides no other."""
+    """Query the ICD loader for its platforms, and each of these for its devices; failures of one do not hide others."""
     notes: list[str] = []
     found: list[Found] = []
     platforms = _platforms(notes)
@@ -117,10 +114,10 @@ def look() -> Scan:
 
 
 def fault_of_pocl(device: cl.Device) -> str:
-    """Return why PoCL cannot make kernels for a device, and what to do about it; "" where it can.
+    """Return the reason why PoCL cannot make kernels for a device, and a remedy; "" if it can.
 
-    PoCL aborts the process at the first kernel where there is no linker, and where its LLVM is older than the processor
-    it refuses all kernels.
+    PoCL aborts the process at the first kernel without a linker, and refuses all kernels if its LLVM is older than the
+    processor.
     """
     if shutil.which("ld") is None:
         return "PoCL links kernels by ld, which is not on the PATH; install binutils"
@@ -134,7 +131,7 @@ def fault_of_pocl(device: cl.Device) -> str:
 
 
 def missing_registrations(platforms: Iterable[str]) -> list[str]:
-    """Return what to do about drivers that are installed and not registered, given the names of platforms."""
+    """Return advice on installed drivers that are not registered, given the names of platforms."""
     if any("NVIDIA" in name for name in platforms) or not _loads(NVIDIA_LIBRARY):
         return []
     return [

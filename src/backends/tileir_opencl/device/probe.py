@@ -1,4 +1,4 @@
-"""Capabilities that could kill the process are tried out in another one; the verdict is remembered on disk."""
+"""Trials of capabilities that could crash the process, in a separate process; results are stored on disk."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("tileir.opencl")
 
 SECONDS: Final = 60.0
-"""How long a trial may take: drivers compile slowly, and some never end."""
+"""Time limit of a trial: drivers compile slowly, and some never end."""
 
 TRIAL: Final = Path(__file__).with_name("trial.py")
 
 
 def works_with(found: Found, lanes: int) -> bool:
-    """Return whether functions of vectors with so many f32 lanes work on a device, and do not kill the process."""
+    """Return whether functions of vectors with this many f32 lanes work on a device without crashing the process."""
     platform, device = found.platform, found.device
     facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")
     key = " | ".join(("opencl vectors", f"{lanes} lanes", *facts))
@@ -34,7 +34,7 @@ def works_with(found: Found, lanes: int) -> bool:
 
 
 def has_ptx(found: Found) -> bool:
-    """Return whether kernels may copy asynchronously and multiply matrices by statements of PTX."""
+    """Return whether kernels may use PTX statements for asynchronous copies and matrix products."""
     platform, device = found.platform, found.device
     facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")
     key = " | ".join(("opencl ptx", *facts))
@@ -42,7 +42,7 @@ def has_ptx(found: Found) -> bool:
 
 
 def remembered(key: str, program: Sequence[str], seconds: float = SECONDS) -> bool:
-    """Return what an earlier process found out about ``key``; else run a Python program, and keep its verdict."""
+    """Return the stored result of an earlier process for ``key``; else run a Python program, and store its result."""
     known = recall(key)
     if known is not None:
         return known == PASSED.encode()
@@ -57,13 +57,13 @@ def remembered(key: str, program: Sequence[str], seconds: float = SECONDS) -> bo
 def _can_try() -> bool:
     """Return whether this process is a Python that can be started again, and the trial is a file that it can run.
 
-    A packed program would start itself; in an archive there is no file. Neither is a verdict to be remembered.
+    A packed program would start itself; in an archive there is no file. Neither is a result to be stored.
     """
     return bool(sys.executable) and not getattr(sys, "frozen", False) and TRIAL.is_file()
 
 
 def survives(program: Sequence[str], seconds: float = SECONDS) -> bool:
-    """Run a Python program with its arguments; return whether it says that all is well, and ends, in time."""
+    """Run a Python program with its arguments; return whether it reports success, and ends, in time."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", *program],

@@ -1,8 +1,8 @@
-"""A program that tries what drivers may abort it for on one device: it is started by `tileir_opencl.device.probe`.
+"""Program that tries features for which drivers may abort it, started by `tileir_opencl.device.probe`.
 
-Arguments: name and version of the platform, number of the device there, and what to try: a number of lanes, or "ptx"
-for statements of PTX that copy asynchronously and multiply matrices. It prints :data:`PASSED` if the
-functions that kernels use give right results; whatever else happens means that they do not.
+Arguments: name and version of the platform, number of the device there, and the feature: a number of lanes, or "ptx"
+for PTX statements of asynchronous copies and matrix products. It prints :data:`PASSED` if the functions of kernels give
+correct results; any other outcome is a failure.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void attempt(__global c
 
 
 def attempt_ptx(device: cl.Device) -> bool:
-    """Return whether statements of PTX multiply a matrix by one of ones."""
+    """Return whether PTX statements multiply a matrix by one of ones."""
     matrix = np.arange(256, dtype=np.float16).reshape(16, 16) / np.float16(8)
     sums = np.empty((8, 4, 2, 2), np.float32)
     _run(device, _PTX_KERNEL, matrix, sums, 32, 32)
@@ -57,7 +57,7 @@ def attempt_ptx(device: cl.Device) -> bool:
 
 
 def attempt(device: cl.Device, name: str, lanes: int) -> bool:
-    """Return whether a kernel with vectors of ``lanes`` elements of the type ``name`` computes what it should."""
+    """Return whether a kernel with vectors of ``lanes`` elements of the type ``name`` is correct."""
     exact = np.linspace(0.1, 3, 4 * lanes)
     x = exact.astype(np.float32 if name == "float" else np.float64)
     y = np.empty_like(x)
@@ -85,7 +85,7 @@ def _run(
 
 
 def main(platform_name: str, platform_version: str, number: str, wanted: str) -> int:
-    """Try PTX, or f32 of so many lanes, and f64 of the same width where the device has it."""
+    """Try PTX, or f32 with this many lanes, and f64 of equal width if the device has it."""
     for platform in cl.get_platforms():
         if (platform.name, platform.version) == (platform_name, platform_version):
             device = platform.get_devices()[int(number)]

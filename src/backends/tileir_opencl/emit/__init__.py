@@ -1,1 +1,1 @@
-"""Kernels as OpenCL C."""
+"""Emission of kernels as OpenCL C."""

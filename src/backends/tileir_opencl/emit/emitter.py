@@ -1,9 +1,9 @@
 """Kernels as OpenCL C: one program text for all kernels of a library.
 
-The kernel function number ``n`` has the name :func:`symbol` and a pointer to global memory for each parameter, in
-their order. Where :func:`scratch_bytes` is not 0, one more pointer follows: to that many bytes for each group,
-groups in order with axis 0 fastest. A launch has ``grid[axis] * group[axis]`` work items along each axis, in work
-groups of ``group``; a missing axis counts 1.
+Kernel function number ``n`` has the name :func:`symbol` and a pointer to global memory for each parameter, in order. If
+:func:`scratch_bytes` is not 0, one more pointer follows: to that many bytes for each group, in group order with axis 0
+fastest. A launch has ``grid[axis] * group[axis]`` work items along each axis, in work groups of ``group``; a missing
+axis counts 1.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def means_nothing(name: str) -> bool:
 
 
 def update(out: Expressions, stmt: Update) -> str:
-    """Return the statement of an update; that of an extremum of floats is one of integers with their bits."""
+    """Return the statement of an atomic update; an extremum of floats is one of integers with their bits."""
     place, dtype, word = out.arrays[stmt.target.array], stmt.target.type.dtype, stmt.op.value
     value = out.canonical(out.value(stmt.value))
     offset = out.value(stmt.target.offset)
@@ -90,26 +90,25 @@ def update(out: Expressions, stmt: Update) -> str:
 
 
 ALIGNMENT: Final = 128
-"""Alignment in bytes of each group's scratch memory, and of every array in it: that of the widest vector."""
+"""Alignment in bytes of each group's scratch memory and its arrays: that of the widest vector."""
 
 COPY_ALIGNMENT: Final = 16
-"""Alignment of what is filled by asynchronous copies, so that compilers can join loads of neighbours."""
+"""Alignment of destinations of asynchronous copies, so that compilers can merge loads of neighbours."""
 
 _COLUMNS: Final = 120
 _FUNCTIONS: Final = {sem.GridLevel.GROUP: ("gid", "get_group_id"), sem.GridLevel.LOCAL: ("tid", "get_local_id")}
 
 
 def emit(kernels: Sequence[sem.KernelFunction], features: Features, *, fast_math: bool = False) -> str:
-    """Return a program with a function for each kernel, under the names of :func:`symbol`.
+    """Return a program with a function for each kernel, named by :func:`symbol`.
 
     Args:
-        kernels: Verified kernels. Mathematical functions are expanded, and vectors split, as far as needed.
-        features: What the device offers.
+        kernels: Verified kernels. Mathematical functions are expanded, and vectors split, as necessary.
+        features: Features of the device.
         fast_math: Whether ``native_`` functions and fused operations may be used everywhere.
 
     Raises:
-        BackendError: TIL804, kernels need what the device lacks; one diagnostic for each.
-
+        BackendError: TIL804, kernels need unsupported features; one diagnostic for each.
     """
     native = FAST if fast_math else NATIVE if features.fp64 else SINGLE
     spelt = SPELT if features.ptx else ()
@@ -134,7 +133,7 @@ def emit(kernels: Sequence[sem.KernelFunction], features: Features, *, fast_math
 
 
 def _legal(kernel: sem.KernelFunction, native: frozenset[Op]) -> sem.KernelFunction:
-    """Return an equal kernel of operations that the language has, each of which is written once."""
+    """Return an equivalent kernel of supported operations, with common subexpressions named."""
     return with_parts_named(as_bits(legalise(kernel, capabilities(native)), BITS))
 
 
@@ -144,12 +143,12 @@ def symbol(number: int, kernel: sem.KernelFunction) -> str:
 
 
 def scratch_bytes(kernel: sem.KernelFunction) -> int:
-    """Return how many bytes of scratch memory one group needs."""
+    """Return the scratch memory of one group in bytes."""
     return _layout(kernel).scratch_bytes
 
 
 def _layout(kernel: sem.KernelFunction) -> Layout:
-    """Place the scratch arrays; those of threads and groups are declared where they are used."""
+    """Place the scratch arrays; those of threads and groups are declared at their use."""
     return layout(kernel, alignment=ALIGNMENT, in_scratch=(sem.Region.SCRATCH,), stack_bytes=None)
 
 
@@ -175,14 +174,13 @@ def _pragmas(dtypes: frozenset[DType], features: Features, *, fast_math: bool) -
 
 @attrs.define(eq=False, repr=False)
 class OpenCL(Expressions):
-    """Writes one kernel, whose name in the program is ``name``.
+    """Writer of one kernel, whose name in the program is ``name``.
 
     Attributes:
         name: The name.
-        alignments: The bytes to which vectors of each array, by name, want it to be aligned.
+        alignments: Alignment of each array, by name, that its vectors require.
         shared: Local and scratch arrays, which are declared at the top of the kernel.
-        scratch: The parameter with the scratch memory of all groups; empty where there is none.
-
+        scratch: Parameter with the scratch memory of all groups; empty if there is none.
     """
 
     OPENING = ""
@@ -196,13 +194,13 @@ class OpenCL(Expressions):
     scratch: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Look at what the kernel declares."""
+        """Collect the declarations of the kernel."""
         super().__attrs_post_init__()
         self.alignments = _vector_bytes(self.kernel)
         self.scratch = self.scope.fresh("scratch") if self.places.scratch_bytes else ""
 
     def layout(self) -> Layout:
-        """Return where scratch arrays live."""
+        """Return the places of scratch arrays."""
         return _layout(self.kernel)
 
     # The function
@@ -233,7 +231,7 @@ class OpenCL(Expressions):
         return "".join((*map(comment, kernel.comments), self.out.text()))
 
     def _declare_coordinates(self) -> None:
-        """Say what the coordinates are; those that are parts of an expression are declared."""
+        """Write the coordinates; those inside expressions are declared."""
         kind = sem.Type(self.kernel.index)
         inside = set(_coordinates_inside(self.kernel))
         for level, extents in ((sem.GridLevel.GROUP, self.kernel.grid), (sem.GridLevel.LOCAL, self.kernel.group)):
@@ -247,9 +245,9 @@ class OpenCL(Expressions):
     def _shared(self, array: sem.DeclareArray) -> Place:
         """Declare an array of the group; in local memory one of halves by its bits, since not every device has halves.
 
-        One that vectors move is aligned as far as it may be: NVIDIA's compiler joins offsets, above all those that are
-        permuted for the banks, only to a start that is known to be aligned. Products of bf16 whose tiles are aligned to
-        16 bytes take 1.4 times as long as with 32.
+        If vectors access it, it gets the largest alignment: NVIDIA's compiler only merges offsets, above all those
+        permuted for the banks, with an aligned start. Products of bf16 whose tiles are aligned to 16 bytes take 1.4
+        times as long as with 32.
         """
         taken = any(other.name == array.name for other in self.shared)
         name = self.scope.fresh(self.names[array.name]) if taken else self.names[array.name]
@@ -273,7 +271,7 @@ class OpenCL(Expressions):
     # Statements
 
     def instruction(self, stmt: sem.Stmt) -> None:
-        """Write what threads of a group do together, and what has statements of PTX."""
+        """Write cooperative statements of a group, and those with PTX statements."""
         match stmt:
             case sem.Barrier():
                 self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if self.scratch else ''});")
@@ -292,7 +290,7 @@ class OpenCL(Expressions):
                 super().instruction(stmt)
 
     def declare_array(self, stmt: sem.DeclareArray) -> None:
-        """Declare an array of this thread; halves are kept as floats, as variables are."""
+        """Declare an array of this thread; halves are kept as floats, like variables."""
         if stmt in self.shared:
             self.arrays[stmt.name] = self.shared[stmt]
             return
@@ -302,7 +300,7 @@ class OpenCL(Expressions):
         self.arrays[stmt.name] = Place(name, "__private ", stmt.dtype, alignment, registers=registers)
 
     def assign(self, stmt: sem.Assign) -> None:
-        """Set a variable or elements; sums may be fused or not."""
+        """Set a variable or elements; sums may be fused."""
         target, content = stmt.target, stmt.value
         if isinstance(target, sem.Subscript) and isinstance(content, sem.Cast):
             halves = self.arrays[target.array].stored is DType.F16
@@ -312,13 +310,13 @@ class OpenCL(Expressions):
         self.put(target, value)
 
     def loop(self, loop: sem.For) -> None:
-        """Write a loop that runs."""
+        """Write a loop that is not unrolled."""
         begin, end = (self.known(bound) for bound in (loop.begin, loop.end))
         if begin is None or end is None or begin < end:
             super().loop(loop)
 
     def first(self, loop: sem.For) -> str:
-        """Return the first value of a counter."""
+        """Return the initial value of a counter."""
         return self.value(loop.begin).text
 
     def plain(self, value: Value) -> str:
@@ -331,13 +329,13 @@ class OpenCL(Expressions):
 
 
 def _aligned(array: sem.DeclareArray, wanted: int) -> tuple[int, str]:
-    """Return the alignment of an array, and the attribute that asks for it where the element's is not enough."""
+    """Return the alignment of an array, and the attribute for it if the element's is not enough."""
     wanted, own = min(wanted, array.alignment), array.dtype.itemsize
     return (wanted, f" __attribute__((aligned({wanted})))") if wanted > own else (own, "")
 
 
 def _coordinates_inside(kernel: sem.KernelFunction) -> Iterator[tuple[sem.GridLevel, int]]:
-    """Yield the coordinates that are read as a part of an expression, not to be declared as they are."""
+    """Yield the coordinates that are read inside expressions, as opposed to declarations of only these."""
     for stmt in statements(kernel.body):
         if isinstance(stmt, sem.Declare) and isinstance(stmt.value, sem.GridIndex):
             continue
@@ -346,7 +344,7 @@ def _coordinates_inside(kernel: sem.KernelFunction) -> Iterator[tuple[sem.GridLe
 
 
 def _vector_bytes(kernel: sem.KernelFunction) -> Mapping[str, int]:
-    """Return the bytes of the widest vector that is read from or written to each array; more for copied ones."""
+    """Return the bytes of the widest vector access to each array; more for destinations of copies."""
     copies = (stmt.target.array for stmt in statements(kernel.body) if isinstance(stmt, sem.AsyncCopy))
     found = dict.fromkeys(copies, COPY_ALIGNMENT)
     for node in distinct_nodes(kernel):
@@ -357,7 +355,7 @@ def _vector_bytes(kernel: sem.KernelFunction) -> Mapping[str, int]:
 
 
 def _group_number(kernel: sem.KernelFunction) -> str:
-    """Return the number of this group as C, axis 0 fastest; empty where there is one group only."""
+    """Return the number of this group as C, axis 0 fastest; empty if there is only one group."""
     terms = []
     for axis, extent in enumerate(kernel.grid):
         if extent != 1:

@@ -1,7 +1,7 @@
-"""Expressions of kernels as OpenCL C, once :mod:`tileir.semtree.legalise` has left in them what the language has.
+"""Expressions of legalised kernels (:mod:`tileir.semtree.legalise`) as OpenCL C.
 
-In registers, f16 and bf16 are floats whose value is one of the narrow type: their arithmetic is defined in f32, and
-only memory holds them in 16 bits. In memory a bool is a byte.
+In registers, f16 and bf16 are floats with a value of the narrow type: their arithmetic is defined in f32, and only
+memory holds them in 16 bits. In memory a bool is a byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tileir_opencl.emit.operations import FAST
 from tileir_opencl.emit.peephole import Call, call_for
 
 WIDENED_LANES: Final = 8
-"""Most lanes that a choice widens to 32 bits: PoCL 3.0 computes wrongly with vectors of 512 bits."""
+"""Maximum lanes that a selection widens to 32 bits: PoCL 3.0 miscompiles vectors of 512 bits."""
 
 _UNSIGNED: Final = {DType.U8: "uchar", DType.U16: "ushort", DType.U32: "uint", DType.U64: "ulong"}
 _SIGNED: Final = {DType(dtype.value.replace("u", "i")): name[1:] for dtype, name in _UNSIGNED.items()}
@@ -35,13 +35,12 @@ _FURTHER: Final = (Op.RSQRT, Op.EXP, Op.LOG, Op.SIN, Op.COS, Op.TAN)
 
 @attrs.define(eq=False, repr=False)
 class Expressions(CVectors):
-    """OpenCL C without statements.
+    """Writer of expressions in OpenCL C.
 
     Attributes:
-        features: What the device offers.
-        fast_math: Whether accuracy may be given up for speed.
-        coordinates: The text of each coordinate.
-
+        features: Features of the device.
+        fast_math: Whether accuracy may be traded for speed.
+        coordinates: Text of each coordinate.
     """
 
     TYPES = MappingProxyType(
@@ -71,19 +70,19 @@ class Expressions(CVectors):
 
     @classmethod
     def neighbours(cls, kind: Type) -> str:
-        """Return the type of neighbours in memory; halves become floats as they are read."""
+        """Return the type of neighbours in memory; halves become floats on load."""
         return cls.type(kind) if kind.dtype is DType.F16 else super().neighbours(kind)
 
     @classmethod
     def literal(cls, value: bool | int | float, dtype: DType) -> str:
-        """Return a constant; large ones are easier to read as hexadecimal numbers."""
+        """Return a constant; large ones as hexadecimal numbers, for readability."""
         if dtype.is_integer and not dtype.is_signed and dtype.bits > 16 and value > 0xFFFF:
             return cls.LITERALS[dtype].format(hex(int(value)))
         return super().literal(value, dtype)
 
     @classmethod
     def real(cls, value: float, dtype: DType) -> str:
-        """Return an exact float: as a decimal number where that is short, else as a hexadecimal one."""
+        """Return an exact float literal: decimal if that is short, else hexadecimal."""
         double = dtype is DType.F64
         if not math.isfinite(value):
             return f"{'(double)' * double}{'-' * (value < 0)}{'NAN' if math.isnan(value) else 'INFINITY'}"
@@ -104,7 +103,7 @@ class Expressions(CVectors):
         return super().apply(guard(expr, self.ranges) or expr)
 
     def builtin(self, found: Call) -> Value:
-        """Return the call of a function that the peephole rows have found."""
+        """Return the call of a function that a peephole row has matched."""
         args = [self.value(arg) for arg in found.args]
         return call(found.function, args[-1].type, *args)
 
@@ -121,10 +120,10 @@ class Expressions(CVectors):
         return f"{'native_' * native}{self.FUNCTIONS[op]}"
 
     def _magnitude(self, kind: Type) -> str:
-        """Return the function from a signed number to what lies between it and 0.
+        """Return the function for the magnitude of signed numbers.
 
         PoCL 3.0 computes ``abs`` of the least number as if it could not occur, though OpenCL defines it, and Oclgrind
-        lacks what compilers make of a choice between a number and its negation.
+        lacks the instruction that compilers make of a selection between a number and its negation.
         """
         word = self.type(kind)
         name, unsigned = f"magnitude_{word}", self.type(kind.with_dtype(DType(f"u{kind.dtype.bits}")))
@@ -135,14 +134,14 @@ class Expressions(CVectors):
         kind = then.type
         narrow = kind.lanes > 1 and kind.dtype.is_integer and register_bits(kind.dtype) == 16 != condition.mask
         if narrow and then.known is not None and otherwise.known is not None and kind.lanes <= WIDENED_LANES:
-            # NVIDIA's driver 580 turns this into a shift of the widened mask, as if signed: 1 : 0 became -1 : 0.
+            # NVIDIA's driver 580 makes this a shift of the widened mask, as if signed: 1 : 0 became -1 : 0.
             wide = kind.with_dtype(DType.I32)
             found = super().choice(condition, self.constant(then.known, wide), self.constant(otherwise.known, wide))
             return call(f"convert_{self.type(kind)}", kind, found)
         return super().choice(condition, then, otherwise)
 
     def converted(self, value: Value, kind: Type) -> Value:
-        """Return every lane as a value of another type."""
+        """Return every lane converted to another type."""
         source, dtype = value.type.dtype, kind.dtype
         if source is DType.F16:
             return value.retyped(kind)
@@ -155,7 +154,7 @@ class Expressions(CVectors):
         return call(f"convert_{self.type(kind)}", kind, value)
 
     def _rounder(self, single: Type) -> str:
-        """Return the function that rounds f32 to values of f16, by way of memory where registers hold no halves."""
+        """Return the function that rounds f32 to f16 values, through memory if registers hold no halves."""
         kind = self.type(single)
         n, size = "" if single.lanes == 1 else single.lanes, 2 * (4 if single.lanes == 3 else single.lanes)
         by_memory = (
@@ -167,7 +166,7 @@ class Expressions(CVectors):
         return self.helpers.function(f"rounded_f16_{kind}", kind, f"{kind} x", *lines)
 
     def reinterpreted(self, value: Value, kind: Type) -> Value:
-        """Return the same bits as another type."""
+        """Return the bits as another type."""
         if kind.dtype is value.type.dtype:
             return value
         if value.type.dtype.is_integer and kind.dtype.is_integer and kind.lanes == 1:
@@ -183,13 +182,13 @@ class Expressions(CVectors):
     # Memory
 
     def element_at(self, array: Place, offset: Value) -> str:
-        """Return one element as memory holds it, but f16 as a float."""
+        """Return one element in its memory type, but f16 as a float."""
         if array.stored is DType.F16:
             return f"vload_half({offset.text}, {array.pointer})"
         return super().element_at(array, offset)
 
     def read(self, array: Place, offset: Value, divisor: int, kind: Type) -> Value:
-        """Read ``kind.lanes`` neighbours from an offset on, which ``divisor`` divides; halves become floats."""
+        """Read ``kind.lanes`` neighbours from an offset that ``divisor`` divides; halves become floats."""
         if array.stored is not DType.F16 or kind.lanes == 1:
             return super().read(array, offset, divisor, kind)
         if array.is_aligned(divisor, kind.with_dtype(DType.F16)):
@@ -197,7 +196,7 @@ class Expressions(CVectors):
         return call(self._half_loader(array, kind), kind, array.at(offset))
 
     def _half_loader(self, array: Place, kind: Type) -> str:
-        """Return the function that reads neighbouring halves that need not lie as a vector would.
+        """Return the function that reads neighbouring halves without vector alignment.
 
         They are read as bits, and widened in registers: PoCL 3.1 reads the operand of ``vload_half8`` by an instruction
         that faults unless it is aligned.
@@ -208,7 +207,7 @@ class Expressions(CVectors):
         return self.helpers.function(f"half{n}_in_{space.strip('_')}", floats, f"{space} const half *p", bits, widened)
 
     def store(self, array: Place, offset: Value, divisor: int, value: Value) -> None:
-        """Write neighbours from an offset on, which ``divisor`` divides; floats are rounded to halves."""
+        """Write neighbours from an offset that ``divisor`` divides; floats are rounded to halves."""
         kind = value.type.with_dtype(DType.F16)
         if array.stored is not DType.F16:
             super().store(array, offset, divisor, value)
@@ -219,5 +218,5 @@ class Expressions(CVectors):
             self.line(f"{name}({value.text}, 0, {array.at(offset).text});")
 
     def prefetch(self, target: Subscript) -> str:
-        """Return a call that asks for the element at a scalar offset, which may lie outside of the array."""
+        """Return a prefetch call for the element at a scalar offset, which may lie outside of the array."""
         return f"prefetch({self.arrays[target.array].at(self.value(target.offset)).text}, 1)"

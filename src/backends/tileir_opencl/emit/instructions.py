@@ -1,6 +1,6 @@
-"""Asynchronous copies and products of matrices as statements of PTX, which NVIDIA's OpenCL C passes on.
+"""Asynchronous copies and matrix products as PTX statements, which NVIDIA's OpenCL C passes through.
 
-:mod:`tileir_emit.warp_fragments` says where threads find operands.
+:mod:`tileir_emit.warp_fragments` defines the layout of operands in threads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tileir_opencl.emit.expressions import Expressions
 
 _PTX: Final = {DType.F16: "f16", DType.U16: "bf16", DType.F32: "tf32"}
-"""What instructions call elements; of bf16 there are the bits."""
+"""Element type names in instructions; for bf16 its bits."""
 
 
 def copy(out: Expressions, stmt: AsyncCopy) -> None:
-    """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""
+    """Write an asynchronous copy; an ordinary one if the elements may not be aligned."""
     kind = stmt.target.type
     to, source = out.arrays[stmt.target.array], out.arrays[stmt.source.array]
     place, origin = out.value(stmt.target.offset), out.value(stmt.source.offset)
@@ -39,18 +39,18 @@ def copy(out: Expressions, stmt: AsyncCopy) -> None:
 
 
 def commit(out: Expressions) -> str:
-    """Return the function that makes one group of the copies so far."""
+    """Return the function that commits the copies so far as one group."""
     return out.helpers.function("commit_copies", "void", "void", 'asm volatile("cp.async.commit_group;" ::: "memory");')
 
 
 def wait(out: Expressions, pending: int) -> str:
-    """Return the function that waits for all groups of copies but the last ``pending`` ones."""
+    """Return the function that waits for all groups of copies except the last ``pending``."""
     body = f'asm volatile("cp.async.wait_group {pending};" ::: "memory");'
     return out.helpers.function(f"wait_for_copies_{pending}", "void", "void", body)
 
 
 def multiply(out: Expressions, stmt: MatrixMultiply) -> None:
-    """Write a product: for each step the fragments of both operands, then all pairs of them."""
+    """Write a product: for each step the fragments of both operands, then the products of all pairs."""
     fragment = FRAGMENTS[stmt.fragment]
     lane = out.scope.fresh("lane")
     out.line(f"const uint {lane} = {_number(out.kernel.group)} % {fragment.threads};")
@@ -70,14 +70,14 @@ def multiply(out: Expressions, stmt: MatrixMultiply) -> None:
 
 @attrs.frozen(eq=False, repr=False)
 class _Held:
-    """Takes fragments of the left operand from a private array, where they lie as instructions want them."""
+    """Reader of left fragments from a private array, in the order of instructions."""
 
     out: Expressions
     stmt: MatrixMultiply
     place: Place
 
     def at(self, row: int, step: int) -> str:
-        """Return the variable with the fragment at a row and a step: four words."""
+        """Return the variable with the four words of the fragment at a row and a step."""
         out, (height, _, depth) = self.out, FRAGMENTS[self.stmt.fragment].mnk
         number = row // height * (self.stmt.tile[2] // depth) + step // depth
         first = self.out.value(self.stmt.left.start.offset).at(PRODUCT)
@@ -100,7 +100,7 @@ def _number(group: tuple[int, ...]) -> str:
 
 
 def _multiplier(out: Expressions, dtype: DType, step: int) -> str:
-    """Return the function that adds one product to four sums of a thread."""
+    """Return the function that adds one product to four accumulators of a thread."""
     name, kind = f"multiply_{_PTX[dtype]}", _PTX[dtype]
     sums = ", ".join(f'"+f"(sums[{n}])' for n in range(4))
     inputs = ", ".join(f'"r"({value})' for value in ("a.x", "a.y", "a.z", "a.w", "b.x", "b.y"))
@@ -113,16 +113,15 @@ def _multiplier(out: Expressions, dtype: DType, step: int) -> str:
 
 @attrs.define(eq=False, repr=False)
 class _Fragments:
-    """Loads fragments of one operand.
+    """Loader of fragments of one operand.
 
     Attributes:
-        out: The kernel.
+        out: Writer of the kernel.
         place: The array.
-        operand: Where fragments are in it.
-        start: The terms of its start that no swizzle changes, as text.
-        inside: The other ones.
-        lane: The variable that holds the number of the thread in its instruction.
-
+        operand: Layout of fragments in it.
+        start: Terms of its start outside of the swizzle, as text.
+        inside: The other terms.
+        lane: Variable with the number of the thread in its instruction.
     """
 
     out: Expressions
@@ -135,7 +134,7 @@ class _Fragments:
 
     @classmethod
     def of(cls, out: Expressions, stmt: MatrixMultiply, lane: str, *, right: bool = False) -> _Fragments:
-        """Look at the left or the right operand of a product; ldmatrix reads local memory."""
+        """Return the loader for the left or the right operand of a product; ldmatrix reads local memory."""
         assert out.ranges is not None
         place = out.arrays[(stmt.right if right else stmt.left).start.array]
         alignment = place.alignment if place.qualifiers.startswith("__local") else 1
@@ -157,10 +156,10 @@ class _Fragments:
         return name
 
     def _by_rows(self, row: int, step: int) -> str:
-        """Return the four matrices of eight by sixteen bytes that make up the fragments.
+        """Return the fragments as four matrices of eight by sixteen bytes (ldmatrix).
 
-        Of the left operand these are: the rows, the next eight rows, then both for the other half of the depth. Of the
-        right one: both halves of the depth for eight columns, then those of the next eight.
+        For the left operand: the rows, the next eight rows, then both for the second half of the depth. For the right
+        operand: both halves of the depth for eight columns, then for the next eight.
         """
         operand = self.operand
         major, minor, half = operand.major, operand.minor, operand.half
@@ -176,7 +175,7 @@ class _Fragments:
         return f"{_loader(self.out, turned=operand.turned)}({pointer})"
 
     def _by_elements(self, row: int, step: int) -> str:
-        """Return the fragments put together from single elements."""
+        """Return the fragments assembled from single elements."""
         major, minor = self.operand.major, self.operand.minor
         kind, pair = ("uint", 1) if self.place.dtype.itemsize == 4 else ("ushort", 2)
         array = f"(({self.place.qualifiers}{kind} *){self.place.pointer})"
@@ -194,7 +193,7 @@ class _Fragments:
         return f"(uint4)({', '.join(words)})"
 
     def _base(self, place: str, offset: int) -> tuple[str, int]:
-        """Return a variable with the swizzled part of a place that is known but for ``offset``, and what to add."""
+        """Return a variable with the swizzled part of a place that is constant but for ``offset``, and an addend."""
         shift, mask = self.operand.swizzle
         inner, rest = self.operand.split(offset)
         key = (place, inner)
@@ -223,6 +222,6 @@ def _rounder(out: Expressions) -> str:
 
 
 def _words_from(out: Expressions, name: str, kind: str, *lines: str) -> str:
-    """Return the function of one value, ``from``, that returns four words, which the lines set."""
+    """Return the function of one value, ``from``, that returns four words, set by the lines."""
     body = ("uint x, y, z, w;", *lines, "return (uint4)(x, y, z, w);")
     return out.helpers.function(name, "uint4", f"{kind} from", *body)

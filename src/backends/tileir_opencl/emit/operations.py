@@ -1,7 +1,7 @@
-"""The operations that OpenCL C has, for :func:`tileir.semtree.legalise.legaliser.legalise`.
+"""Operations that OpenCL C has, for :func:`tileir.semtree.legalise.legaliser.legalise`.
 
-f16 is a float in registers, whose value is a half: what needs no rounding is that of f32. bf16 is its bits. Signed
-numbers of vectors overflow as in C; scalars of less than 32 bits are computed in ``int``, and cast back.
+f16 is a float in registers, with the value of a half: operations without rounding are those of f32. bf16 is its bits.
+Signed numbers in vectors overflow as in C; scalars of less than 32 bits are computed in ``int``, and cast back.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tileir.semtree.legalise.capabilities import (
 from tileir.semtree.transform.expansions import EXPANDED
 
 BITS: Final = frozenset(dtype for dtype in DType if dtype.is_narrow and dtype is not DType.F16)
-"""Floats for which integers stand."""
+"""Floats represented by integers."""
 
 NATIVE: Final = frozenset({Op.RSQRT})
-"""Operations with an expansion that every device computes at least as accurately: ``rsqrt`` errs by 2 ulp at most."""
+"""Operations with an expansion that every device computes at least as accurately: ``rsqrt`` errs by at most 2 ulp."""
 
 SINGLE: Final = NATIVE | {Op.SIN, Op.COS, Op.TAN}
-"""For devices without f64, which these expansions need in f32; OpenCL's own err by 4, 4 and 5 ulp at most."""
+"""Native operations without f64, which their f32 expansions need; OpenCL's own err by at most 4, 4 and 5 ulp."""
 
 FAST: Final = SINGLE | {Op.EXP, Op.LOG}
-"""Those that have a ``native_`` function, for ``fast_math``; f64 takes the ordinary one."""
+"""Operations with a ``native_`` function, for ``fast_math``; f64 takes the ordinary one."""
 
 _CONNECTIVES: Final = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_NOT)
 _RING: Final = (Op.ADD, Op.SUB, Op.MUL, Op.NEG)
@@ -51,7 +51,7 @@ _CASTS: Final = {**casts(_NUMBERS, _NUMBERS), **casts((DType.F16,), (DType.F32,)
 
 @cache
 def capabilities(native: frozenset[Op] = NATIVE) -> Capabilities:
-    """Return what there is where the operations ``native`` are not expanded."""
+    """Return the capabilities if the operations ``native`` are not expanded."""
     arithmetic = (op for op in Op if op.info.domain is not Domain.BITS and op not in (EXPANDED - native) | {Op.IDENT})
     common = {
         **table(Support.TOTAL, _CONNECTIVES, (DType.BOOL, *INTEGERS)),

@@ -1,7 +1,7 @@
-"""Patterns of the semtree that OpenCL has a function for.
+"""Semtree patterns with an OpenCL function.
 
-Each row says where a function computes exactly what the semtree means, or, where a row says so, what its contract
-allows; ``tests/backends_opencl/test_peephole.py`` proves each row by the interpreter. The first row that matches wins.
+Each row matches where a function computes exactly the semtree's meaning, or, if a row says so, within its contract;
+``tests/backends_opencl/test_peephole.py`` proves each row by the interpreter. The first matching row wins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tileir.semtree.ir import Apply, Assign, Const, Expr, Stmt
 
 @attrs.frozen
 class Call:
-    """A function of operands, by its name; its result has the type of the last."""
+    """Function call by name; its result has the type of the last operand."""
 
     function: str
     args: tuple[Expr, ...]
@@ -26,8 +26,7 @@ class Call:
 def accumulation(stmt: Stmt) -> Call | None:
     """Apply ``t = fma(a, b, t)`` → ``t = mad(a, b, t)``.
 
-    Sums of a contraction may be fused or not, and are not looked at otherwise; everywhere else a fused operation is
-    there for its exactness, and stays.
+    Sums of a contraction may be fused or not; everywhere else a fused operation is required for its exactness.
     """
     match stmt:
         case Assign(target=target, value=Apply(op=Op.FMA, args=(_, _, addend) as args)) if addend == target:
@@ -37,13 +36,13 @@ def accumulation(stmt: Stmt) -> Call | None:
 
 
 def call_for(expr: Apply, *, fast_math: bool) -> Call | None:
-    """Return the function that computes an expression, if a row has one."""
+    """Return the function that computes an expression, if a row matches."""
     rows = (ROWS, FAST_ROWS) if fast_math else (ROWS,)
     return next((found for row in rows if expr.op in row and (found := row[expr.op](expr)) is not None), None)
 
 
 def _clamp(expr: Apply) -> Call | None:
-    """Match ``min(max(x, low), high)``; a NaN would become one of the limits, so floats must be known to be none."""
+    """Match ``min(max(x, low), high)``; a NaN would become a limit, so floats must be known not to be NaN."""
     match expr:
         case Apply(op=Op.MIN, args=(Apply(op=Op.MAX, args=(x, Const() as low)), Const() as high)):
             pass
@@ -92,4 +91,4 @@ ROWS: Final[Rows] = MappingProxyType({Op.MIN: _clamp, Op.MAX: _clamp, Op.BIT_OR:
 """Rows that always hold, by the operation at their root."""
 
 FAST_ROWS: Final[Rows] = MappingProxyType({Op.ADD: _mad, Op.DIV: _rsqrt})
-"""Those that hold under ``fast_math`` only."""
+"""Rows that hold under ``fast_math`` only."""

@@ -1,4 +1,4 @@
-"""Memory that kernels work on: of the device, a part of such memory, or the host's own."""
+"""Memory for kernels: of the device, a part of device memory, or the host's own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ READ_WRITE: Final = cast("cl.map_flags", cl.map_flags.READ | cl.map_flags.WRITE)
 
 @attrs.define(eq=False)
 class OpenCLBuffer:
-    """A buffer of one context.
+    """Buffer of one context.
 
     Attributes:
-        native: The driver's handle.
-        nbytes: Its size in bytes.
-        commands: The queue that it is mapped in; commands of the same context may use it.
-
+        native: Handle of the driver.
+        nbytes: Size in bytes.
+        commands: Queue for mapping; commands of the context may use the buffer.
     """
 
     native: cl.Buffer = attrs.field(repr=False)
@@ -45,8 +44,8 @@ class OpenCLBuffer:
     def region(self, offset: int, nbytes: int) -> cl.Buffer:
         """Return the driver's handle of a part, which is kept as long as this buffer.
 
-        NVIDIA's driver (580) crashes where of two parts that overlap the one that was made first is released first. So
-        parts are released together, the last one first.
+        NVIDIA's driver (580) crashes if, of two overlapping parts, the first one made is released first. So parts are
+        released together, the last one first.
         """
         if not self._parts:
             weakref.finalize(self, _release, self._parts)
@@ -55,24 +54,23 @@ class OpenCLBuffer:
         return part
 
     def host(self) -> Bytes | None:
-        """Return None: the host sees the memory only while it is mapped."""
+        """Return None: the host can only access mapped memory."""
         return None
 
     @contextmanager
     def map_current(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
-        """Give the host the content, to read and to change, once all of ``after`` have completed.
+        """Map the content for the host, to read and to change, once all of ``after`` have completed.
 
         Raises:
             BackendError: TIL708 or TIL808, the driver cannot map it.
-            BaseException: what an event of ``after`` failed with.
-
+            BaseException: The failure of an event of ``after``.
         """
         with self._mapped(READ_WRITE, after) as view:
             yield view
 
     @contextmanager
     def map_discard(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
-        """Do the same where nobody needs the content so far: the bytes are undefined at first."""
+        """Map the buffer like :meth:`map_current`, but with undefined content at first, for overwriting."""
         with self._mapped(cl.map_flags.WRITE_INVALIDATE_REGION, after) as view:
             yield view
 
@@ -97,11 +95,10 @@ class OpenCLBuffer:
 
 @attrs.define(eq=False)
 class PooledBuffer(OpenCLBuffer):
-    """Memory from a pool, which gets it back when nobody refers to the buffer any more.
+    """Memory from a pool, which gets it back when nothing refers to the buffer any more.
 
     Attributes:
         lent: Whether others use it too, maybe in commands that outlive the buffer: the pool does not get it back then.
-
     """
 
     _pool: Pool = attrs.field(repr=False)
@@ -114,11 +111,10 @@ class PooledBuffer(OpenCLBuffer):
 
 
 def page_locked(commands: Commands, nbytes: int) -> Bytes:
-    """Return memory of the host that the driver has, mapped for as long as somebody refers to the array.
+    """Return page-locked host memory of the driver, mapped while anything refers to the array.
 
     Raises:
         BackendError: TIL708 or TIL808, the driver does not give so much.
-
     """
     use_drivers()
     flags, shape = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR, (max(nbytes, 1),)
@@ -132,19 +128,18 @@ def page_locked(commands: Commands, nbytes: int) -> Bytes:
 
 
 def _release(parts: list[cl.Buffer]) -> None:
-    """Release the handles of parts in the order in which drivers can take it."""
+    """Release the handles of parts in an order that drivers support."""
     while parts:
         parts.pop().release()
 
 
 @attrs.define(eq=False)
 class PartialBuffer(OpenCLBuffer):
-    """A part of another buffer, which it keeps alive.
+    """Part of another buffer, which it keeps alive.
 
     Attributes:
-        whole: A buffer that is no part itself, as drivers know only one level.
-        offset: Where the part begins there.
-
+        whole: Buffer that is not a part itself, as drivers only support one level.
+        offset: Offset of the part.
     """
 
     whole: OpenCLBuffer = attrs.field(repr=False)
@@ -153,14 +148,14 @@ class PartialBuffer(OpenCLBuffer):
 
 @attrs.define(eq=False)
 class AdoptedBuffer(OpenCLBuffer):
-    """Memory that somebody else made, whom it keeps alive."""
+    """Memory of another library, whose owner it keeps alive."""
 
     owner: object = attrs.field(repr=False)
 
 
 @attrs.define(eq=False)
 class SharedBuffer(OpenCLBuffer):
-    """The memory of an array, which the device works on in place."""
+    """Memory of an array, which the device works on in place."""
 
     array: np.ndarray[Any, Any] = attrs.field(repr=False)
 

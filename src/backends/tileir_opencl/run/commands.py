@@ -1,4 +1,4 @@
-"""The queue of one device: commands go in with what they wait for, and come out as events."""
+"""Queue of one device: commands enter with their dependences and are tracked by events."""
 
 from __future__ import annotations
 
@@ -23,22 +23,20 @@ _OUT_OF_ORDER: Final = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 _PROFILING: Final = cl.command_queue_properties.PROFILING_ENABLE
 
 BATCH: Final = 32
-"""How many commands are put into a queue at most before the device is told to begin."""
+"""Maximum number of commands put into a queue before it is flushed."""
 
 
 @attrs.define(eq=False)
 class Commands(Renewable):
     """Commands of one device. Thread safe.
 
-    The queue is out of order where the driver can do that. A command never enters it before all events of others
-    that it waits for have completed, so no command can block another that does not wait for it, whatever the driver
-    does.
+    The queue is out of order if the driver supports that. A command only enters it after all foreign events that it
+    waits for have completed, so no command can block an independent one, whatever the driver does.
 
     Attributes:
-        context: Where the queue belongs.
-        native: The driver's queue.
-        release_memory: Gives spare memory back to the device.
-
+        context: Context of the queue.
+        native: Queue of the driver.
+        release_memory: Releases spare memory to the device.
     """
 
     context: cl.Context
@@ -51,9 +49,9 @@ class Commands(Renewable):
 
     @classmethod
     def of(cls, context: cl.Context, device: cl.Device, *, profile: bool = False) -> Commands:
-        """Make a queue that is out of order, and measures where that is wanted, if the device offers it.
+        """Make an out-of-order queue, with profiling if requested, as far as the device supports it.
 
-        To measure is not free: on an H200 a call with two inputs took 51 µs instead of 30.
+        Profiling is not free: on an H200 a call with two inputs took 51 µs instead of 30.
         """
         wanted = device.queue_properties & (_OUT_OF_ORDER | _PROFILING if profile else _OUT_OF_ORDER)
         return cls(context, cl.CommandQueue(context, device, cast("cl.command_queue_properties", wanted)))
@@ -61,19 +59,18 @@ class Commands(Renewable):
     def submit(
         self, enqueue: Enqueue, held: object, after: Sequence[Event], what: str, *, reads_at_once: bool = False
     ) -> Event:
-        """Put a command into the queue, now or when all of ``after`` that the driver does not know have completed.
+        """Put a command into the queue, now or when all foreign events of ``after`` have completed.
 
         Args:
             enqueue: Calls the driver, with the driver's events to wait for.
-            held: What must stay alive until the command has completed.
-            after: What it waits for; if one fails, it fails with the same error.
-            what: What to call it in messages.
-            reads_at_once: Whether the driver may read an array as soon as the command enters the queue, whatever it
-                waits for; then it enters last.
+            held: Objects to keep alive until the command has completed.
+            after: Events that it waits for; if one fails, it fails with that error.
+            what: Description for messages.
+            reads_at_once: Whether the driver may read an array as soon as the command enters the queue, despite its
+                dependences; then it enters last.
 
         Raises:
             BackendError: TIL708, TIL804 or TIL808, the driver refuses it.
-
         """
         own: list[OpenCLEvent] = []
         if after:
@@ -89,7 +86,7 @@ class Commands(Renewable):
                     event.queue.flush()
         wait_for = [event.native for event in own] or None
         entering = object()
-        self._entering[entering] = held  # for ever, where an interrupt follows the driver's call at once
+        self._entering[entering] = held  # for ever, if an interrupt directly follows the driver's call
         try:
             native = enqueue(wait_for)
         except cl.Error as error:
@@ -107,22 +104,22 @@ class Commands(Renewable):
         return event
 
     def flush(self) -> None:
-        """Have the device begin with all commands; drivers may wait for this, or for somebody who waits."""
+        """Flush the queue, as drivers may not begin before that or before a wait."""
         if self._unflushed:
             self._unflushed = 0
             self.native.flush()
 
     def collect(self) -> None:
-        """Let go of the memory of completed commands."""
+        """Release the memory of completed commands."""
         self._in_flight.collect()
 
     def drain(self) -> None:
-        """Wait for all commands that are in the queue, and let go of their memory."""
+        """Wait for all commands in the queue, and release their memory."""
         self.native.finish()
         self._in_flight.collect()
 
     def finish(self) -> None:
-        """Wait for all commands, also for those that wait for events of others."""
+        """Wait for all commands, including those that wait for foreign events."""
         self._postponed.wait()
         self.drain()
 
@@ -132,7 +129,7 @@ class Commands(Renewable):
         self._postponed.forget()
 
     def _tried_again(self, enqueue: Enqueue, wait_for: list[cl.Event] | None, what: str, error: cl.Error) -> cl.Event:
-        """Give spare memory back where there was not enough: drivers look for it when a command first needs it."""
+        """Retry after releasing spare memory if memory ran out: drivers allocate when a command first needs it."""
         if error.code not in OUT_OF_MEMORY:
             raise refused(what, error) from error
         self.release_memory()

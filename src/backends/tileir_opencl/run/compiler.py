@@ -1,4 +1,4 @@
-"""Kernels to programs of a driver, built while the caller goes on."""
+"""Compiler of kernels to programs of a driver, built asynchronously."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tileir_opencl.run.library import OpenCLLibrary, Part, unsealed
 from tileir_opencl.run.process import context_of, use_drivers
 
 KERNELS: Final = 4
-"""Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""
+"""Maximum number of kernels in a program: fewer cost more starts of the driver's compiler, more leave threads idle."""
 
 
 @attrs.frozen(eq=False)
 class OpenCLCompiler:
-    """Compiles for one device; may be used from several threads."""
+    """Compiler for one device; several threads may use it."""
 
     built_on: ClassVar = ("tileir_emit",)
     device: DeviceInfo
@@ -39,11 +39,10 @@ class OpenCLCompiler:
 
     @classmethod
     def of(cls, device: DeviceInfo, options: Options) -> OpenCLCompiler:
-        """Make a compiler.
+        """Return a compiler.
 
         Raises:
             BackendError: TIL801, there is no such device; TIL809, the process was forked.
-
         """
         entry = device_of(device)
         threads = ThreadPoolExecutor(os.cpu_count(), "tileir-opencl-build")
@@ -72,13 +71,12 @@ class OpenCLCompiler:
         return build_options(self._entry, fast_math=self.options.fast_math)
 
     def build(self, kernels: Sequence[KernelFunction]) -> OpenCLLibrary:
-        """Verify and emit kernels, and start to build them; the library waits for the driver when it is used.
+        """Verify and emit kernels, and start to build them; the library waits for the driver on use.
 
         Raises:
-            VerifyError: a kernel is not legal.
-            BackendError: TIL804, a kernel needs what the device lacks; TIL809, the process was forked. TIL805, the
-                driver refused the code, comes later: from whatever first needs the programs.
-
+            VerifyError: A kernel is not legal.
+            BackendError: TIL804, a kernel needs unsupported features; TIL809, the process was forked. TIL805, the
+                driver refused the code, is raised by the first use of the programs.
         """
         use_drivers()
         for kernel in kernels:
@@ -88,11 +86,10 @@ class OpenCLCompiler:
         return OpenCLLibrary(tuple(kernels), tuple(self._started(group, source, b"") for group, source in parts))
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> OpenCLLibrary:
-        """Undo :meth:`OpenCLLibrary.save`; a binary that the driver does not take is built from its source again.
+        """Return the library that :meth:`OpenCLLibrary.save` saved; refused binaries are built from source.
 
         Raises:
             BackendError: TIL806, a part is missing or is not text.
-
         """
         use_drivers()
         groups = list(self._groups(kernels))
@@ -105,7 +102,7 @@ class OpenCLCompiler:
         return OpenCLLibrary(tuple(kernels), tuple(started))
 
     def _groups(self, kernels: Sequence[KernelFunction]) -> Iterator[tuple[KernelFunction, ...]]:
-        """Yield the kernels of each program. The number of processors has no say, as binaries are kept on disk."""
+        """Yield the kernels of each program, independent of the number of processors, as binaries are kept on disk."""
         for begin in range(0, len(kernels), KERNELS):
             yield tuple(kernels[begin : begin + KERNELS])
 
@@ -120,9 +117,9 @@ class OpenCLCompiler:
 
 
 def build_options(entry: Device, *, fast_math: bool = False) -> tuple[str, ...]:
-    """Return what the driver's compiler of a device is told."""
+    """Return the options of a device's compiler."""
     able = entry.capabilities
-    standard = "CL1.2" if able.features.version >= (1, 2) else "CL1.1"  # what the source is written in
+    standard = "CL1.2" if able.features.version >= (1, 2) else "CL1.1"  # the language of the source
     exact = ("-cl-fp32-correctly-rounded-divide-sqrt",) if able.correct_division else ()
     fast = ("-cl-mad-enable", "-cl-no-signed-zeros")  # no others: infinities and NaN keep their meaning
     # Oclgrind crashes on shuffled vectors while it looks for undefined values, and only optimisers shuffle.
@@ -131,4 +128,4 @@ def build_options(entry: Device, *, fast_math: bool = False) -> tuple[str, ...]:
 
 
 _one_at_a_time: Final = threading.Lock()
-"""Oclgrind crashes where two threads build programs."""
+"""Lock for building: Oclgrind crashes if two threads build programs."""

@@ -1,4 +1,4 @@
-"""Copies by the driver between its buffers and arrays: one by itself, or around launches as one piece of work."""
+"""Copies by the driver between its buffers and arrays: single copies, or copies around launches as one batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def copy_command(commands: Commands, read: Place, write: Place, count: int) -> Enqueue | None:
-    """Return what puts a copy of ``count`` bytes into a queue; None where the driver cannot do it."""
+    """Return the command for copying ``count`` bytes; None if the driver does not support it."""
     queue = commands.native
     if not count:
         return lambda wait_for: cl.enqueue_marker(queue, wait_for)
@@ -54,14 +54,13 @@ def run_batch(
     launches: Sequence[BoundOpenCLKernel],
     outputs: Sequence[tuple[OpenCLBuffer, np.ndarray[Any, Any]]],
 ) -> None:
-    """Hand everything over, and return when the results are there.
+    """Submit everything, and return when the results are complete.
 
-    The driver's events are enough here, as nobody else waits for these commands: with the events of the interface a
-    call with two inputs took about 30 µs more on an H200.
+    The driver's events suffice, as nothing else waits for these commands: with the events of the interface a call with
+    two inputs took about 30 µs more on an H200.
 
     Raises:
         BackendError: TIL708, TIL804 or TIL808, the driver refuses; the device uses none of the memory any more.
-
     """
     try:
         before = [cl.enqueue_copy(queue, to.native, _plain(array), is_blocking=False) for array, to in inputs]
@@ -81,5 +80,5 @@ def run_batch(
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array of a dtype that the buffer protocol knows, over the same memory."""
+    """Return an array over this memory with a dtype that the buffer protocol knows."""
     return array if array.dtype.kind in "biuf" else array.reshape(-1).view(np.uint8)

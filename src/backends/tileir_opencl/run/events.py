@@ -1,4 +1,4 @@
-"""Events of the driver, and waiting for events of others without blocking a thread."""
+"""Events of the driver, and waiting for foreign events without blocking a thread."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ COMPLETE: Final = cl.command_execution_status.COMPLETE
 NANOSECOND: Final = 1e-9
 
 WAITING: Final = 256
-"""How many threads may wait for events, to call whoever wants to be called; they start when they are needed."""
+"""Maximum number of threads that wait for events to call callbacks; started on demand."""
 
 PATIENCE: Final = 8
-"""How many commands may be kept without a look at whether they have completed."""
+"""Maximum number of commands between checks for completion."""
 
 
 class Queue(Protocol):
-    """The part of a queue that its events know."""
+    """Interface of a queue to its events."""
 
     context: cl.Context
 
     def flush(self) -> None:
-        """Have the device begin with all commands."""
+        """Make the device begin with all commands."""
 
     def collect(self) -> None:
-        """Let go of the memory of completed commands."""
+        """Release the memory of completed commands."""
 
 
 @attrs.define(eq=False)
 class OpenCLEvent:
-    """A command in a queue. It fulfils :class:`tileir.runtime.interface.Event`.
+    """Completion of a command in a queue. Implements :class:`tileir.runtime.interface.Event`.
 
     Attributes:
-        native: The driver's event.
-        queue: Where it is; commands of the same context can wait for it.
-
+        native: Event of the driver.
+        queue: Its queue; commands of the context can wait for it.
     """
 
     native: cl.Event = attrs.field(repr=False)
@@ -62,17 +61,17 @@ class OpenCLEvent:
         """True if it has completed or failed."""
         if self._settled:
             return True
-        self.queue.flush()  # nobody may wait for the device to begin
+        self.queue.flush()  # the device may not begin without a wait
         return self.ended()
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that it ended with; None where it completed, or has not ended."""
+        """Failure of the command; None on success or before the end."""
         return self._failure if self.ended() else None
 
     @property
     def duration(self) -> float | None:
-        """Seconds that the device was busy; None before completion or where the driver does not measure."""
+        """Seconds that the device was busy; None before completion or if the driver does not measure."""
         if not self.done or self._failure is not None:
             return None
         try:
@@ -83,7 +82,7 @@ class OpenCLEvent:
         return (end - start) * NANOSECOND if isinstance(start, int) and isinstance(end, int) else None
 
     def ended(self) -> bool:
-        """Return :attr:`done`, without seeing to it that it will ever be."""
+        """Return :attr:`done`, without flushing the queue."""
         if self._settled:
             return True
         status = _status(self.native)
@@ -93,7 +92,7 @@ class OpenCLEvent:
         return True
 
     def wait(self) -> None:
-        """Block until it completes; raise the original error when it, or something it waited for, failed."""
+        """Block until it completes; raise the original error if it, or an event that it waited for, failed."""
         if not self._settled:
             status: int = COMPLETE
             try:
@@ -113,20 +112,20 @@ class OpenCLEvent:
             _watchers.call(self, callback)
 
     def abandon(self) -> None:
-        """Mark it as failed in a forked child, where the driver could not tell any more."""
+        """Mark it as failed in a forked child, where the driver is unusable."""
         if not self._settled:
             message = "the process forked before the device was done; do it again in the child, on another device"
             self._failure = Failure.of(BackendError.of("TIL809", message))
             self._settled = True
 
     def _settle(self, status: int) -> None:
-        """Keep the error, and let go of everything else: chains of events must not keep their past."""
+        """Store the error, and drop everything else: chains of events must not keep their past."""
         if status < COMPLETE:
             for event in sorted(self._unsettled_past(), key=lambda event: event._number):
                 event._finish(_status(event.native))
         elif status == COMPLETE:
             for event in self._unsettled_past():
-                event._finish(COMPLETE)  # it has completed, or this could not have; to ask the driver takes longer
+                event._finish(COMPLETE)  # it has completed, or this could not have; asking the driver takes longer
         self._finish(status)
 
     def _finish(self, status: int) -> None:
@@ -140,7 +139,7 @@ class OpenCLEvent:
         self._after, self._held = (), None
 
     def _unsettled_past(self) -> list[OpenCLEvent]:
-        """Return what it waited for, directly or not, and nobody has asked yet."""
+        """Return its direct and transitive dependences with unknown status."""
         past: dict[int, OpenCLEvent] = {}
         stack = list(self._after)
         while stack:
@@ -153,7 +152,7 @@ class OpenCLEvent:
 
 @attrs.define(eq=False)
 class InFlight:
-    """Commands that may not have completed, in the order in which they entered the queue.
+    """Commands that may not have completed, in queue order.
 
     It keeps their memory alive, so that nobody has to keep events.
     """
@@ -162,13 +161,13 @@ class InFlight:
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def add(self, event: OpenCLEvent) -> None:
-        """Keep a command until it completes, and let go of earlier ones from time to time."""
+        """Keep a command until it completes, and occasionally drop earlier ones."""
         self._events.append(event)
         if len(self._events) > PATIENCE:
             self.collect()
 
     def collect(self) -> None:
-        """Let go of the oldest commands, up to the first one that has not completed."""
+        """Drop the oldest commands, up to the first one that has not completed."""
         if self._lock.locked():  # another thread is doing it
             return
         with self._lock:
@@ -188,9 +187,9 @@ _parents: Final[list[OpenCLEvent]] = []
 
 
 def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCLEvent], list[Event], Failure | None]:
-    """Part events into those that the driver can wait for and those of others, and find one that has failed.
+    """Partition events into those that the driver can wait for and foreign ones, and find a failed one.
 
-    Those that have completed are left out. One that has failed must not reach the driver: PoCL waits for it for ever.
+    Completed events are dropped. A failed event must not reach the driver: PoCL would wait for it for ever.
     """
     own: list[OpenCLEvent] = []
     others: list[Event] = []

@@ -1,6 +1,6 @@
 """Memory, copies and launches on one device.
 
-Test of whether a device works on the host's memory in place.
+Includes a test whether a device works on host memory in place.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ NBYTES: Final = 4096
 
 @cache
 def shares_memory(found: Found) -> bool:
-    """Return whether what a processor's driver writes into a buffer over an array is in the array right away.
+    """Return whether writes of a processor's driver to a buffer over an array are in the array right away.
 
-    The array starts 16 bytes behind the start of a page: where NumPy's large arrays do.
+    The array starts 16 bytes after the start of a page, like NumPy's large arrays.
     """
     device = found.device
     if found.simulated or device.type != cl.device_type.CPU or not device.host_unified_memory:
@@ -73,15 +73,14 @@ IN_PLACE_READ_ONLY: Final = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
 
 @attrs.define(eq=False)
 class OpenCLExecutor:
-    """Owns a queue and memory of one device; may be used from several threads.
+    """Owner of a queue and memory of one device; several threads may use it.
 
     Attributes:
         asynchronous: Launches and copies only submit work.
-        part_alignment: What the offset of each part of a buffer is a multiple of.
-        shares: Whether the device works on the host's memory in place.
+        part_alignment: Alignment of the offset of each part of a buffer.
+        shares: Whether the device works on host memory in place.
         batches: Whether it does not, so that :meth:`run_batch` saves time.
-        dlpack_device: The device as DLPack knows it.
-
+        dlpack_device: DLPack device.
     """
 
     device: DeviceInfo
@@ -121,12 +120,12 @@ class OpenCLExecutor:
         return cls(device, options, commands, pool, base_alignment(found.device), shares_memory(found), place)
 
     def allocate(self, nbytes: int) -> OpenCLBuffer:
-        """Return memory of the device with undefined content.
+        """Return device memory with undefined content.
 
         Raises:
-            ArgumentError: TIL707, the size is below 0.
-            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
-
+            ArgumentError: TIL707, the size is negative.
+            BackendError: TIL708, there is not enough memory; TIL807, the executor was closed; TIL809, the process was
+                forked.
         """
         self.check_open()
         self.commands.collect()
@@ -134,7 +133,7 @@ class OpenCLExecutor:
         return PooledBuffer(native, nbytes, self.commands, self.pool, size)
 
     def wrap(self, array: np.ndarray[Any, Any]) -> OpenCLBuffer | None:
-        """Return a buffer over an array's own memory; None where the device, or its alignment, does not allow that."""
+        """Return a buffer over an array's own memory; None if the device or its alignment does not allow that."""
         if not self.shares:
             return None
         self.check_open()
@@ -150,22 +149,21 @@ class OpenCLExecutor:
         return SharedBuffer(native, nbytes, self.commands, array)
 
     def stage(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Return memory of the host that the driver copies from and to the fastest.
+        """Return host memory from and to which the driver copies fastest.
 
         Raises:
-            ArgumentError: TIL707, the size is below 0.
-            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
-
+            ArgumentError: TIL707, the size is negative.
+            BackendError: TIL708, there is not enough memory; TIL807, the executor was closed; TIL809, the process was
+                forked.
         """
         self.check_open()
         return page_locked(self.commands, memory_size(nbytes))
 
     def part(self, buffer: OpenCLBuffer, offset: int, nbytes: int) -> OpenCLBuffer:
-        """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on.
+        """Return a buffer over ``nbytes`` bytes of another from ``offset`` on.
 
         Raises:
-            ArgumentError: TIL706, the part is empty, or reaches beyond the buffer, or its offset is not aligned.
-
+            ArgumentError: TIL706, the part is empty, or exceeds the buffer, or its offset is not aligned.
         """
         self.check_open()
         check_part(offset, nbytes, buffer.nbytes, self.part_alignment)
@@ -177,17 +175,17 @@ class OpenCLExecutor:
         return PartialBuffer(native, nbytes, self.commands, whole, start + offset)
 
     def address(self, buffer: OpenCLBuffer) -> int:
-        """Return the driver's handle as a number, which is what DLPack takes for the data of such a buffer."""
+        """Return the driver's handle as a number, which DLPack uses as the data of OpenCL buffers."""
         return buffer.native.int_ptr
 
     def lend(self, buffer: OpenCLBuffer) -> int:
-        """Do the same, and give this memory to nobody afterwards: the driver knows when the last one is done."""
+        """Return the handle, and never reuse this memory: the driver knows when its last user is done."""
         if isinstance(buffer, PooledBuffer):
             buffer.lent = True
         return self.address(buffer)
 
     def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> OpenCLBuffer | None:  # noqa: ARG002
-        """Return a buffer over memory that somebody else made, by its handle; None if it is of another context."""
+        """Return a buffer over another library's memory, by its handle; None if it is of another context."""
         self.check_open()
         if not nbytes:
             return self.allocate(0)
@@ -197,34 +195,32 @@ class OpenCLExecutor:
         return AdoptedBuffer(native, nbytes, self.commands, owner)
 
     def prepare(self, library: OpenCLLibrary, index: int) -> OpenCLKernel:
-        """Wait until the driver has built a kernel, and ready it.
+        """Wait until the driver has built a kernel, and prepare it.
 
         Raises:
             ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL804, its groups are larger than the device can run; TIL805, the driver refused the code;
                 TIL807, the executor was closed; TIL809, the process was forked.
-
         """
         self.check_open()
         kernel = kernel_at(library, index)
         return OpenCLKernel.of(self, kernel, *library.entry(index))
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
-        """Copy as many bytes as both have, between buffers or contiguous arrays, once all of ``after`` have completed.
+        """Copy the smaller number of bytes of both, between buffers or contiguous arrays, after ``after``.
 
         Arrays stay alive until then, and must not be changed.
 
         Raises:
             ArgumentError: TIL706, an array has gaps, or the destination cannot be written.
             BackendError: TIL708 or TIL808, the driver refuses; TIL807, the executor was closed.
-
         """
         self.check_open()
         read, write, count = places_of(source, destination, OpenCLBuffer)
         enqueue = copy_command(self.commands, read, write, count)
         if enqueue is None:
             return self._scheduler.submit(partial(copy_by_host, read, write, count), after)
-        # NVIDIA's driver 580 reads small arrays when it is told of a copy, whatever that waits for.
+        # NVIDIA's driver 580 reads small arrays on submission of a copy, regardless of its dependences.
         return self.commands.submit(enqueue, (read, write), after, "a copy", reads_at_once=isinstance(read, np.ndarray))
 
     def run_batch(
@@ -243,11 +239,11 @@ class OpenCLExecutor:
         run_batch(self.commands.native, inputs, launches, outputs)
 
     def trim(self) -> int:
-        """Wait for the device, give memory that nobody uses back to it, and return how many bytes that was."""
+        """Wait for the device, release unused memory to it, and return its size in bytes."""
         return self.pool.trim()
 
     def close(self) -> None:
-        """Wait for all work and give memory back; in a forked child both are the parent's affair."""
+        """Wait for all work and release memory; in a forked child both are up to the parent."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""Error codes of drivers, as errors of the family."""
+"""Conversion of drivers' error codes to tileir's errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUT_OF_MEMORY: Final = frozenset(
         cl.status_code.INVALID_BUFFER_SIZE,
     }
 )
-"""Codes that say that there is not enough memory, or that one piece of it cannot be so large."""
+"""Codes for not enough memory, or for a too large piece of it."""
 
 TOO_LARGE: Final = frozenset(
     {
@@ -28,7 +28,7 @@ TOO_LARGE: Final = frozenset(
         cl.status_code.OUT_OF_RESOURCES,
     }
 )
-"""Codes that say that a launch asks for more than the device has."""
+"""Codes for launches that exceed the device's resources."""
 
 
 def failed_command(status: int) -> BackendError:
@@ -41,7 +41,7 @@ def failed_command(status: int) -> BackendError:
 
 
 def refused(what: str, error: cl.Error) -> BackendError:
-    """Return the error of something that the driver did not do."""
+    """Return the error of a request that the driver refused."""
     name = name_of(error.code)
     if error.code in OUT_OF_MEMORY:
         message = f"{what}: there is not enough memory on the device ({name}); make the arrays smaller"

@@ -1,9 +1,9 @@
-"""Kernels of a built program, and launches of them.
+"""Kernels of a built program, and their launches.
 
-Programs of the driver: built from source in a thread of their own, or made from saved binaries.
+Programs of the driver are built from source in a separate thread, or made from saved binaries.
 
-pyopencl's own class of programs keeps sources and binaries in a cache on disk, which is ours to do, and turns the log
-of every build into a warning; the class below it does neither.
+pyopencl's own program class caches sources and binaries on disk, which tileir does itself, and turns the log of every
+build into a warning; the class below it does neither.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NativeProgram: TypeAlias = _Program
 log: Final = logging.getLogger("tileir.opencl")
 
 SHOWN_LINES: Final = 8
-"""Most lines of the source that an error shows."""
+"""Maximum number of source lines in an error."""
 
 _PLACE: Final = re.compile(r":(\d+):\d+:")
 
@@ -45,13 +45,12 @@ def built(context: cl.Context, source: str, options: Sequence[str]) -> NativePro
 
     Raises:
         BackendError: TIL805, the driver refused the source; the notes have its log and the lines that it names.
-
     """
     program = _Program(context, source)
     try:
         try:
             _build(program, options)
-        except cl.Error:  # at a signal, compilers of drivers delete the files that they are writing
+        except cl.Error:  # on a signal, compilers of drivers delete the files that they are writing
             program = _Program(context, source)
             _build(program, options)
     except cl.Error as error:
@@ -63,7 +62,7 @@ def built(context: cl.Context, source: str, options: Sequence[str]) -> NativePro
 
 
 def loaded(context: cl.Context, binary: bytes, options: Sequence[str]) -> NativeProgram | None:
-    """Return the program that a driver saved; None where this driver does not take it."""
+    """Return the program that a driver saved; None if this driver refuses it."""
     try:
         program = _Program(context, context.devices, [binary])
         _build(program, options)
@@ -73,7 +72,7 @@ def loaded(context: cl.Context, binary: bytes, options: Sequence[str]) -> Native
 
 
 def binary_of(program: NativeProgram) -> bytes:
-    """Return what :func:`loaded` makes the program from; empty where the driver gives nothing."""
+    """Return the binary for :func:`loaded`; empty if the driver provides none."""
     try:
         binaries = program.get_info(cl.program_info.BINARIES)
     except cl.Error:
@@ -84,34 +83,33 @@ def binary_of(program: NativeProgram) -> bytes:
 def handle_of(program: NativeProgram, name: str) -> cl.Kernel:
     """Return a handle of one kernel of a program.
 
-    pyopencl writes Python code for each kernel that it knows, and keeps that on disk. Where the disk does not let it,
-    it does without for the rest of the process.
+    pyopencl generates Python code for each kernel that it knows, and keeps that on disk. If the disk does not allow it,
+    caching is off for the rest of the process.
 
     Raises:
         BackendError: TIL806, the program has no such kernel.
-
     """
     try:
         handle = cl.Kernel(program, name)
-        handle.get_info(cl.kernel_info.NUM_ARGS)  # some drivers look the name up only when they are asked something
+        handle.get_info(cl.kernel_info.NUM_ARGS)  # some drivers look the name up on the first query only
         return handle
     except cl.Error as error:
         raise BackendError.of("TIL806", f"the program has no kernel {name}; compile again ({error})") from error
-    except Exception as error:  # whatever file systems and data bases say
+    except Exception as error:  # errors of file systems and databases
         log.info("pyopencl's cache is not used: %s", error)
         cl._PYOPENCL_NO_CACHE = True
         return cl.Kernel(program, name)
 
 
 def build_log(program: NativeProgram) -> str:
-    """Return what the driver's compiler said."""
+    """Return the output of the driver's compiler."""
     devices = cast("list[cl.Device]", program.get_info(cl.program_info.DEVICES))
     logs = [program.get_build_info(device, cl.program_build_info.LOG) for device in devices]
     return "\n".join(str(log).strip() for log in logs)
 
 
 def named_lines(source: str, log: str) -> list[str]:
-    """Return the lines of the source that a log names by numbers, as ``file:3:5: error``."""
+    """Return the source lines that a log refers to by number, as in ``file:3:5: error``."""
     lines = source.splitlines()
     numbers = dict.fromkeys(int(match[1]) for match in _PLACE.finditer(log))
     named = [number for number in numbers if 0 < number <= len(lines)]
@@ -124,11 +122,10 @@ def _build(program: NativeProgram, options: Sequence[str]) -> None:
 
 @attrs.frozen(eq=False)
 class OpenCLKernel:
-    """One kernel, ready to run. Several threads may launch it at a time: each takes a handle of its own.
+    """Kernel ready to run. Several threads may launch it at a time, each with its own handle.
 
     Attributes:
-        kernel: What was compiled.
-
+        kernel: The kernel.
     """
 
     kernel: KernelFunction
@@ -144,12 +141,11 @@ class OpenCLKernel:
 
     @classmethod
     def of(cls, executor: OpenCLExecutor, kernel: KernelFunction, program: NativeProgram, symbol: str) -> OpenCLKernel:
-        """Ready the function ``symbol`` of a program.
+        """Prepare the function ``symbol`` of a program.
 
         Raises:
             GroupLimitError: TIL804, its groups have more threads than the device can run of this kernel.
             BackendError: TIL806, the program has no such function.
-
         """
         group = (*kernel.group, *(1,) * (len(kernel.grid) - len(kernel.group)))
         grid = (*kernel.grid, *(1,) * (len(group) - len(kernel.grid)))
@@ -180,7 +176,7 @@ class OpenCLKernel:
         return self._commands.submit(enqueue, held, after, self._symbol)
 
     def launch(self, buffers: Sequence[OpenCLBuffer]) -> None:
-        """Launch now, and return when the outputs are written; the errors are those of :meth:`run`."""
+        """Launch now, and return when the outputs are written; raises the errors of :meth:`run`."""
         self.run(buffers).wait()
 
     def bind(self, buffers: Sequence[OpenCLBuffer]) -> BoundOpenCLKernel:
@@ -193,7 +189,7 @@ class OpenCLKernel:
         return cl.enqueue_nd_range_kernel(self._commands.native, handle, self._items, self._group, None, wait_for)
 
     def _with_arguments(self, buffers: Sequence[OpenCLBuffer]) -> tuple[cl.Kernel, tuple[OpenCLBuffer, ...]]:
-        """Return a handle with its arguments set, and the memory that a launch needs."""
+        """Return a handle with its arguments set, and the memory of the launch."""
         self._executor.check_open()
         given: tuple[object, ...] = tuple(buffers)
         held = tuple([b for b in given if isinstance(b, OpenCLBuffer) and b.commands.context is self._commands.context])
@@ -211,7 +207,7 @@ class OpenCLKernel:
 
 @attrs.frozen(eq=False)
 class BoundOpenCLKernel:
-    """A launch whose buffers are checked and set. It may run again while an earlier run has not completed."""
+    """Launch with checked and set buffers. It may run again while an earlier run has not completed."""
 
     _kernel: OpenCLKernel
     _handle: cl.Kernel = attrs.field(repr=False)
@@ -220,11 +216,11 @@ class BoundOpenCLKernel:
     _symbol: str = attrs.field(repr=False)
 
     def run(self, after: Sequence[Event] = ()) -> Event:
-        """Do what :meth:`OpenCLKernel.run` does."""
+        """Launch like :meth:`OpenCLKernel.run`."""
         return self._commands.submit(self.enqueue, self._held, after, self._symbol)
 
     def launch(self) -> None:
-        """Do what :meth:`OpenCLKernel.launch` does."""
+        """Launch like :meth:`OpenCLKernel.launch`."""
         self.run().wait()
 
     def enqueue(self, wait_for: list[cl.Event] | None) -> cl.Event:

@@ -13,12 +13,11 @@ from tileir_opencl.run.kernels import NativeProgram, binary_of
 
 @attrs.frozen(eq=False)
 class Part:
-    """The program of some kernels of a library, which may still be being built.
+    """Program of some kernels of a library, whose build may be in progress.
 
     Attributes:
-        kernels: What it holds.
+        kernels: Its kernels.
         source: OpenCL C.
-
     """
 
     kernels: tuple[KernelFunction, ...] = attrs.field(repr=False)
@@ -40,21 +39,20 @@ class OpenCLLibrary:
     """Kernels, their source, and the driver's programs.
 
     Attributes:
-        kernels: What was compiled.
-        parts: The programs, which hold the kernels in order.
-
+        kernels: The kernels.
+        parts: The programs, with the kernels in order.
     """
 
     kernels: tuple[KernelFunction, ...]
     parts: tuple[Part, ...] = attrs.field(repr=False)
 
     def wait(self) -> None:
-        """Block until all programs are built; errors are those of :meth:`Part.program`."""
+        """Block until all programs are built; raises the errors of :meth:`Part.program`."""
         for part in self.parts:
             part.program()
 
     def entry(self, index: int) -> tuple[NativeProgram, str]:
-        """Return the program that holds kernel number ``index``, and the name of its function."""
+        """Return the program of kernel number ``index``, and the name of its function."""
         for part in self.parts:
             if index < len(part.kernels):
                 return part.program(), symbol(index, part.kernels[index])
@@ -70,11 +68,10 @@ class OpenCLLibrary:
         return saved
 
     def listing(self, form: str) -> str:
-        """Return the source (``"opencl"``), or what NVIDIA's driver made of it (``"ptx"``).
+        """Return the source (``"opencl"``), or NVIDIA's PTX of it (``"ptx"``).
 
         Raises:
-            BackendError: TIL806, the form is another one, or the driver's binary is no PTX.
-
+            BackendError: TIL806, it is another form, or the driver's binary is not PTX.
         """
         if form == "opencl":
             return "\n".join(part.source for part in self.parts)
@@ -87,11 +84,11 @@ class OpenCLLibrary:
 
 
 def sealed(binary: bytes) -> bytes:
-    """Put a digest before a binary: drivers crash on binaries that are not whole."""
+    """Prepend a digest to a binary, as drivers crash on incomplete binaries."""
     return hashlib.sha256(binary).digest() + binary
 
 
 def unsealed(data: bytes) -> bytes:
-    """Undo :func:`sealed`; empty where a byte was changed or is missing."""
+    """Return the binary of :func:`sealed`; empty if a byte was changed or is missing."""
     digest, binary = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
     return binary if hashlib.sha256(binary).digest() == digest else b""

@@ -1,4 +1,4 @@
-"""Memory of a device that nobody uses at the moment, kept for the next who asks."""
+"""Pool of unused device memory, kept for reuse."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from tileir.core import BackendError, Renewable
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
 STEP: Final = 256
-"""Sizes are rounded up to multiples of this, so that arrays of about one size share memory."""
+"""Granularity of sizes in bytes, so that arrays of similar size share memory."""
 
 LARGE: Final = 1 << 20
 LARGE_STEP: Final = 1 << 16
 
 SHARE: Final = 8
-"""Spare memory is at most this part of what the device has."""
+"""Reciprocal of the maximum share of the device's memory that may be spare."""
 
 
 @attrs.define(eq=False)
 class Pool(Renewable):
-    """Allocates memory of one context, and keeps what comes back, within a bound.
+    """Memory pool of one context, with bounded spare memory.
 
     Attributes:
-        context: Where memory belongs.
-        device_bytes: What the device has. Drivers may grant more, and fail when a command needs it.
-        closed: Whether nothing is kept any more.
-        settle: Waits for the device and lets go of what is no longer in use; called before an allocation fails.
-
+        context: Context of the memory.
+        device_bytes: Memory of the device. Drivers may grant more, and fail when a command needs it.
+        closed: Whether memory is no longer kept.
+        settle: Waits for the device and releases unused memory; called before an allocation fails.
     """
 
     context: cl.Context
@@ -48,8 +47,7 @@ class Pool(Renewable):
         """Return memory of at least ``nbytes`` bytes and its size, with undefined content.
 
         Raises:
-            BackendError: TIL708, there is not enough.
-
+            BackendError: TIL708, there is not enough memory.
         """
         size = rounded(nbytes)
         if nbytes > self.device_bytes:
@@ -73,17 +71,17 @@ class Pool(Renewable):
             raise refused(f"{nbytes} bytes of memory", error) from error
 
     def give(self, native: cl.Buffer, size: int) -> None:
-        """Take memory back that no command uses. It takes no lock: the collector of Python may call at any time."""
+        """Take memory back that no command uses, without a lock: Python's garbage collector may call at any time."""
         if not self.closed:
             self._returned.append((size, native))
 
     def close(self) -> None:
-        """Do what :meth:`release` does, and keep nothing any more: what comes back later goes to the device."""
+        """Release spare memory like :meth:`release`, and also memory that comes back later."""
         self.closed = True
         self.release()
 
     def release(self) -> None:
-        """Wait for the device, and give all spare memory back to it."""
+        """Wait for the device, and release all spare memory to it."""
         self.settle()
         with self._lock:
             self._returned.clear()
@@ -91,7 +89,7 @@ class Pool(Renewable):
             self.spare_bytes = 0
 
     def trim(self) -> int:
-        """Do the same, and return how many bytes that was."""
+        """Release memory like :meth:`release`, and return its number of bytes."""
         self.settle()
         with self._lock:
             self._sort_in()
@@ -100,7 +98,7 @@ class Pool(Renewable):
         return before
 
     def renew(self) -> None:
-        """Start with a lock that no thread of the parent holds."""
+        """Start with a fresh lock; a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def _sort_in(self) -> None:

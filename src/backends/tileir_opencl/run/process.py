@@ -1,4 +1,4 @@
-"""OpenCL contexts of this process: one for each device, which no forked child may use."""
+"""OpenCL contexts of this process: one for each device, unusable in forked children."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False, repr=False)
 class _Process:
-    """Whether this process, or the one that it was forked from, has used drivers; and its contexts."""
+    """State of drivers in this process: their use by it or its parent, and the contexts."""
 
     used: bool = False
     forked: bool = False
@@ -29,12 +29,11 @@ _process: Final = _Process()
 
 
 def use_drivers() -> None:
-    """Say that drivers are about to be used.
+    """Record that drivers are about to be used.
 
     Raises:
-        BackendError: TIL809, the parent of this forked process used them before: their threads and their hold on
-            the device are the parent's, and calls would hang or crash.
-
+        BackendError: TIL809, the parent of this forked process used them before: their threads and their hold on the
+            device are the parent's, and calls would hang or crash.
     """
     if _process.forked:
         message = (
@@ -46,12 +45,12 @@ def use_drivers() -> None:
 
 
 def inherited() -> bool:
-    """Return whether the drivers in use are those of the parent, which this process must leave alone."""
+    """Return whether the drivers in use are the parent's, which this process must not touch."""
     return _process.forked
 
 
 def context_of(found: Found) -> cl.Context:
-    """Return the context of a device, made once and kept as long as the process."""
+    """Return the context of a device, made once and kept for the lifetime of the process."""
     use_drivers()
     with _process.lock:
         key = found.device.int_ptr
