@@ -1,7 +1,7 @@
 """Transports between ranks: the interface of engines such as MPI, and the engine of threads in one process.
 
-Collectives are called by all ranks of a group in one order, which partitioned programs make sure of. So messages need
-no tags: of two between the same ranks the first one sent is the first one received.
+All ranks of a group call its collectives in one order, which partitioned programs guarantee. So messages need no tags:
+messages between two ranks are received in the order of sending.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Message: TypeAlias = tuple[int, Any]
-"""A rank, and the contiguous array that is sent to it, or filled by it: of the host, or of the transport's device."""
+"""A rank, and a contiguous array to send to it, or to fill from it: of the host, or of the transport's device."""
 T = TypeVar("T")
 
 
 class Merge(NamedTuple):
-    """A merge of arrays of devices.
+    """Merge of device arrays.
 
     Attributes:
-        parts: What a rank has for each of the group, or one array for all.
-        result: What is filled; it may be the one array for all.
-        how: How to merge.
-
+        parts: A rank's array for each rank of the group, or one array for all.
+        result: Destination; may be the only array.
+        how: Aggregation.
     """
 
     parts: Sequence[DeviceArray]
@@ -44,36 +43,35 @@ class Merge(NamedTuple):
 
 
 _FACTS: Final = 4
-"""Texts that ranks compare at a time: messages are of one length, also of ranks that make different calls."""
+"""Maximum number of texts that ranks compare at a time: messages have one length, even of ranks with different calls.
+"""
 
 GRACE: Final = 3.0
-"""Seconds that threads have to end when one of them failed."""
+"""Seconds that threads have to end after a failure of one."""
 
 
 class Transport(abc.ABC):
-    """One rank's end of an engine.
+    """Connection of one rank to an engine.
 
-    Only ``exchange`` and ``abort`` must be written. The other methods are made of them; an engine overrides those that
-    it has something faster for. Arrays are contiguous, in the memory of the host, and have one dtype and size on all
-    ranks that a message or a merge joins. Where the transport names a device, programs run there, and messages may be
-    arrays of that device, which are read and filled in its stream. Dtypes are those of :class:`tileir.DType`, narrow
-    floats as ``ml_dtypes`` has them. Merges are of dtypes that are accumulated in: bool, integers, f32 and f64; between
-    two ranks of f16 and bf16, too. A group is a sequence of ranks that this one is among, the same on all of its ranks.
+    Only ``exchange`` and ``abort`` are required. The other methods use them; an engine overrides those that it can do
+    faster. Arrays are contiguous, in host memory, and have one dtype and size on all ranks of a message or a merge. If
+    the transport names a device, programs run there, and messages may be arrays of that device, which are read and
+    filled in its stream. Dtypes are those of :class:`tileir.DType`, with narrow floats from ``ml_dtypes``. Merges are
+    of accumulator dtypes: bool, integers, f32 and f64; between two ranks also f16 and bf16. A group is a sequence of
+    ranks that includes this one, equal on all of its ranks.
 
     Attributes:
-        rank: The number of this rank.
-        size: How many ranks there are.
-        device: The device on which this rank runs programs and keeps its parts of arrays; None where the caller chooses
-            it, and parts are on the host.
-        shares_memory: Whether all ranks are in one process, so that results need not be sent to be put together.
-        place: The place of the program that this rank has come to, such as a collective, for messages.
+        rank: Number of this rank.
+        size: Number of ranks.
+        device: Device of this rank's programs and parts of arrays; None if the caller chooses it, and parts are on the
+            host.
+        shares_memory: Whether all ranks are in one process, so that results can be assembled without messages.
+        place: Current place of this rank in the program, such as a collective, for messages.
         agreed: Texts of the programs that all ranks are known to run, so that they are compared once.
-        stepping: Texts of the programs of which all ranks are known to make steps, so that they are compared at the
-            first step alone; an engine of processes keeps them from one launch to the next, until one fails.
-        channel: The number of the program whose messages come next, below 32,768: engines whose messages have tags do
-            not take those of one program for another's.
-        alike: Whether all ranks are known to have devices of one target, so that they decide alike by its prices.
-
+        stepping: Texts of the programs that all ranks are known to run in steps, so that they are only compared at the
+            first step; an engine of processes keeps them between launches, until one fails.
+        channel: Number of the program whose messages come next, below 32,768, for engines with tagged messages.
+        alike: Whether all ranks are known to have devices of one target, so that cost-based decisions agree.
     """
 
     rank: int
@@ -91,38 +89,36 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
-        """Send arrays to ranks, and fill arrays by what ranks send; arrays may be used again afterwards.
+        """Send arrays to ranks, and receive arrays from ranks; arrays may be reused afterwards.
 
-        All ranks that a message joins call it at this place of the program; none may wait for another to receive
-        before it receives itself.
+        All ranks of a message call this at one place of the program; none may wait for another to receive before it
+        receives itself.
 
         Raises:
             BackendError: TIL814, another rank failed.
-
         """
 
     def begin(self, sent: Sequence[Message], received: Sequence[Message]) -> Callable[[], None]:
-        """Begin an exchange, and return what waits for its end, which may be called again.
+        """Begin an exchange, and return a function that waits for it, which may be called repeatedly.
 
-        Until then no array may be used, and nothing that is received later overtakes it. Engines that exchange nothing
-        beside what a rank computes do it at once.
+        Until then no array may be used, and no later message overtakes it. Engines without overlap of exchanges and
+        computation do it at once.
 
         Raises:
-            BackendError: TIL814, another rank failed; so does what is returned.
-
+            BackendError: TIL814, another rank failed; the returned function raises it too.
         """
         self.exchange(sent, received)
         return _done
 
     def go_on(self) -> None:  # noqa: B027  engines whose messages travel by themselves have nothing to do
-        """Let messages that were begun travel on, between two pieces of work."""
+        """Drive the progress of messages in transit, between two pieces of work."""
 
     @abc.abstractmethod
     def abort(self, error: BaseException) -> None:
-        """Let all ranks end, since this one failed; whatever they wait for raises TIL814."""
+        """End all ranks, since this one failed; their waits raise TIL814."""
 
     def all_gather(self, part: Array, parts: Sequence[Array], group: Sequence[int]) -> None:
-        """Fill ``parts``, one for each rank of a group, by the ``part`` of each; sizes may differ."""
+        """Fill ``parts``, one for each rank of a group, with the ``part`` of each; sizes may differ."""
         others = [rank for rank in group if rank != self.rank]
         self.exchange(
             [(rank, part) for rank in others],
@@ -131,9 +127,9 @@ class Transport(abc.ABC):
         parts[group.index(self.rank)][...] = part
 
     def reduce_scatter(self, parts: Sequence[Array], how: Aggregation, group: Sequence[int]) -> Array:
-        """Return the merge of what all ranks of a group have for this one: ``parts`` has an array for each of them.
+        """Return the merge of all ranks' arrays for this one: ``parts`` has an array for each rank of the group.
 
-        Values are merged in the order of the group, so that results are the same each time.
+        Values are merged in group order, so that results are reproducible.
         """
         own = parts[group.index(self.rank)]
         found = {rank: np.empty_like(own) for rank in group if rank != self.rank}
@@ -146,9 +142,9 @@ class Transport(abc.ABC):
         return np.asarray(result, order="C")
 
     def all_reduce(self, array: Array, how: Aggregation, group: Sequence[int]) -> Array:
-        """Return the merge of the arrays of all ranks of a group: of the same bits on each.
+        """Return the merge of the arrays of all ranks of a group, with equal bits on each.
 
-        Each rank merges an equal share of the elements, and shares are handed round.
+        Each rank merges an equal share of the elements, and distributes it.
         """
         shares = np.array_split(array.reshape(-1), len(group))
         merged = self.reduce_scatter(shares, how, group)
@@ -158,32 +154,29 @@ class Transport(abc.ABC):
         return result
 
     def merged(self, merges: Sequence[Merge], group: Sequence[int]) -> bool:  # noqa: ARG002  engines look at them
-        """Fill arrays of the device by merges of what all ranks of a group have for this one.
+        """Fill device arrays with merges of the values of all ranks of a group.
 
         Args:
-            merges: What is merged; all at once where that is faster.
+            merges: The merges, done at once if that is faster.
             group: The ranks.
 
         Returns:
-            False, on all ranks and with nothing done, where the engine does not merge these; they are exchanged then.
-
+            False, on all ranks and with nothing done, if the engine does not support them; they are exchanged then.
         """
         return False
 
     def check(self) -> None:  # noqa: B027  engines whose messages are waited for have nothing to do
-        """Find out that another rank failed since this end was made; what the device has may be wrong then.
+        """Check whether another rank failed since this transport was made; data on the device may be wrong then.
 
         Raises:
-            LostError: TIL814, it did.
-
+            LostError: TIL814, a rank failed.
         """
 
     def hand_over_again(self) -> None:
-        """Be told that recorded work is handed over again, with what the methods of this end have put into it.
+        """Take note of a replay of recorded work, including the calls of this transport in it.
 
         Raises:
             LostError: TIL814, another rank failed.
-
         """
         self.check()
 
@@ -193,36 +186,35 @@ def _done() -> None:
 
 
 class DisagreementError(BackendError):
-    """Difference between ranks that must not be; raised by all of them at one place, so that none waits for another."""
+    """Forbidden difference between ranks; all of them raise it at one place, so that none waits for another."""
 
 
 class LostError(BackendError):
-    """Another rank failed, has ended, or is late, and so this one stops waiting."""
+    """Failure, exit or lateness of another rank, because of which this one stops waiting."""
 
 
 def within(seconds: float, timeout: float | None) -> float:
-    """Return seconds of waiting after which to look who is late, which are not beyond the end of all waiting."""
+    """Return the seconds until late ranks are reported, limited by the time-out."""
     return seconds if timeout is None else min(seconds, timeout)
 
 
 def told(error: BaseException) -> str:
-    """Return what others are told of the error of a rank."""
+    """Return the text about a rank's error for other ranks."""
     if isinstance(error, LostError):
         return error.diagnostics[0].message
     return f"{type(error).__name__}: {error}"
 
 
 def agree(transport: Transport, facts: Mapping[str, str]) -> None:
-    """Compare texts that all ranks should have in common, by digests; all ranks call it, with texts of equal names.
+    """Compare texts that must be equal on all ranks, by digests; all ranks call it, with equal names.
 
     Args:
-        transport: Between the ranks.
-        facts: At most four, by their names, which messages use.
+        transport: Transport between the ranks.
+        facts: At most four texts, by their names in messages.
 
     Raises:
-        DisagreementError: TIL815, on every rank: which rank differs from rank 0, and in what; or that it compares
-            texts of other names, since it makes another call.
-
+        DisagreementError: TIL815, on every rank: the rank that differs from rank 0, and the text; or a rank with texts
+            of other names, in another call.
     """
     transport.place = "the start of a program"
     texts = ["\n".join(facts), *facts.values(), *[""] * (_FACTS - len(facts))]
@@ -242,37 +234,35 @@ def agree(transport: Transport, facts: Mapping[str, str]) -> None:
 
 
 class Engine(Protocol):
-    """Runs work on ranks; an entry point of the group ``tileir.transports`` names one."""
+    """Runner of work on ranks; an entry point of the group ``tileir.transports`` names one."""
 
     @property
     def name(self) -> str:
-        """Its name, which is that of the entry point."""
+        """Name of the engine and its entry point."""
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
-        """Run ``work`` on each of ``size`` ranks, and return what it returns on those in this process, by rank.
+        """Run ``work`` on each of ``size`` ranks, and return its results on those in this process, by rank.
 
-        An engine of threads starts all ranks. One of processes, each of which calls this, is called on one rank.
+        An engine of threads starts all ranks. An engine of processes is called in each of them, on one rank.
 
         Raises:
-            BackendError: TIL813, there are not as many ranks; TIL814, one failed: which, and its error; a
-                :class:`DisagreementError` that all of them raise, as it is.
-
+            BackendError: TIL813, there are not as many ranks; TIL814, one failed: its number and error; a
+                :class:`DisagreementError` that all of them raise, unchanged.
         """
 
 
 @attrs.define(eq=False, repr=False)
 class _Hub:
-    """Messages on their way between the threads of one process, and what each of these does.
+    """Messages in transit between the threads of one process, and the state of each thread.
 
     Attributes:
-        late: After how many seconds of waiting a rank logs for which others it waits.
-        timeout: After how many it gives up; None for never.
-        condition: Held where any of the following is read or changed.
-        messages: By the ranks that they go from and to, and by their numbers among those.
+        late: Seconds of waiting after which late ranks are logged.
+        timeout: Seconds after which a rank gives up; None for never.
+        condition: Held while the following are read or changed.
+        messages: Messages by sender, receiver, and number.
         failed: The rank that failed first, and its error.
         ended: Ranks whose work is done, or failed.
-        places: Where ranks wait, of those that do.
-
+        places: Places of waiting ranks.
     """
 
     late: float
@@ -284,11 +274,10 @@ class _Hub:
     places: dict[int, str] = attrs.field(factory=dict)
 
     def wait(self, own: int, place: str, other: int, number: int) -> Array:
-        """Return a message from a rank; the condition is held.
+        """Return a message from a rank; the caller holds the condition.
 
         Raises:
             BackendError: TIL814, a rank failed, or the other has ended; TIL816, it is late.
-
         """
         key = other, own, number
         self.places[own] = place
@@ -319,7 +308,7 @@ class _Hub:
 
 @attrs.define(eq=False, repr=False)
 class _Thread(Transport):
-    """A rank that is a thread. What it sends is copied, so that it never waits for who receives."""
+    """Rank that is a thread. Sent data are copied, so that it never waits for receivers."""
 
     hub: _Hub
     rank: int
@@ -330,11 +319,11 @@ class _Thread(Transport):
     shares_memory = True
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
-        """Put copies where the others look for them, then wait for theirs; from device to device by way of the host."""
+        """Send copies, then wait for received messages; device arrays pass through the host."""
         self.begin(sent, received)()
 
     def begin(self, sent: Sequence[Message], received: Sequence[Message]) -> Callable[[], None]:
-        """Put copies where the others look for them."""
+        """Send copies."""
         copies = [(rank, np.array(array, copy=True)) for rank, array in sent]
         with self.hub.condition:
             for rank, copy in copies:
@@ -360,7 +349,7 @@ class _Thread(Transport):
         return end
 
     def abort(self, error: BaseException) -> None:
-        """Wake all that wait."""
+        """Wake all waiting threads."""
         with self.hub.condition:
             if self.hub.failed is None:
                 self.hub.failed = self.rank, error
@@ -375,14 +364,13 @@ def _failure(rank: int, error: BaseException) -> BackendError:
 
 @attrs.frozen
 class Threads:
-    """The engine that runs ranks as threads of this process: for tests, and for devices of one host.
+    """Engine that runs ranks as threads of this process: for tests, and for devices of one host.
 
     Attributes:
-        devices: The device of each rank, whose parts of arrays stay there; none where the caller chooses one for all.
-        late: After how many seconds of waiting the rank is logged that another waits for.
-        timeout: After how many seconds of waiting a rank gives up, and all end; by default never.
-        name: By which it is found.
-
+        devices: Device of each rank, which keeps its parts of arrays; none if the caller chooses one for all.
+        late: Seconds of waiting after which late ranks are logged.
+        timeout: Seconds of waiting after which a rank gives up, and all end; by default never.
+        name: Name of the engine.
     """
 
     devices: tuple[str, ...] = ()
@@ -391,13 +379,12 @@ class Threads:
     name: str = "inprocess"
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
-        """Run work on each rank in a thread of its own, and return what it returns, by rank.
+        """Run work on each rank in a separate thread, and return its results, by rank.
 
         Raises:
-            BackendError: TIL814, a rank failed: the others end where they next wait, or are left to themselves if that
-                takes them longer than :data:`GRACE`.
-            ArgumentError: TIL813, there is another number of devices.
-
+            BackendError: TIL814, a rank failed: the others end at their next wait, or are abandoned after
+                :data:`GRACE`.
+            ArgumentError: TIL813, the number of devices differs.
         """
         if self.devices and len(self.devices) != size:
             message = f"the program is for {size} ranks, and the context has {len(self.devices)} devices"

@@ -1,7 +1,7 @@
-"""Passes and targets for accelerators with memories and units of their own, loaded by the entry points of tileir.
+"""Passes and targets for accelerators with their own memories and units, loaded by the entry points of tileir.
 
-``placement`` says where blocks and tensors of Stripe programs are, and moves data between memories; ``tiling`` cuts
-blocks into pieces for units and memories, and orders, unrolls and vectorises what is inside.
+``placement`` assigns locations to blocks and tensors of Stripe programs, and moves data between memories; ``tiling``
+cuts blocks into pieces for units and memories, and orders, unrolls and vectorises their contents.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ DSP_CONV: Final[Traversable] = _TARGETS / "dsp_conv.json"
 """The accelerator of Stripe's slides."""
 
 OUTER_PRODUCT: Final[Traversable] = _TARGETS / "outer_product.json"
-"""Processors whose products of matrices are a stencil of outer products."""
+"""Processors whose matrix products are a stencil of outer products."""

@@ -1,6 +1,6 @@
-"""A back end of tileir that emits C, compiles it with the system's compiler, and runs it in the process.
+"""Back end of tileir that emits C, compiles it with the system's compiler, and runs it in the process.
 
-Importing this package looks for no compiler and starts none.
+Importing this package neither searches nor starts a compiler.
 """
 
 from __future__ import annotations
@@ -65,4 +65,4 @@ BACKEND: Final[Backend[CLibrary]] = Backend(
     source_suffix=".c",
     library=_library,
 )
-"""What the entry point of the group ``tileir.backends`` names."""
+"""Target of the entry point of the group ``tileir.backends``."""

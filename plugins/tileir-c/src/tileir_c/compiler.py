@@ -1,4 +1,4 @@
-"""Kernels to a shared object for the host's processor."""
+"""Compiler of kernels to a shared object for the host's processor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class CCompiler:
-    """Compiles with one toolchain; may be used from several threads."""
+    """Compiler with one toolchain; several threads may use it."""
 
     built_on: ClassVar[tuple[str, ...]] = ("tileir_emit",)
     toolchain: Toolchain
@@ -43,9 +43,8 @@ class CCompiler:
         """Verify, emit and compile kernels.
 
         Raises:
-            VerifyError: a kernel is not legal.
-            BackendError: TIL804, a kernel needs what C lacks; TIL805, the C compiler failed.
-
+            VerifyError: A kernel is not legal.
+            BackendError: TIL804, a kernel needs unsupported features; TIL805, the C compiler failed.
         """
         for kernel in kernels:
             verify(kernel)
@@ -54,19 +53,18 @@ class CCompiler:
         return CLibrary(tuple(kernels), text, self.toolchain.compile(text, self.flags), emitted.scratch_bytes)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CLibrary:
-        """Undo :meth:`CLibrary.save`.
+        """Return the library that :meth:`CLibrary.save` saved.
 
         Raises:
             BackendError: TIL806, a part is missing or broken.
-
         """
         return CLibrary.restore(tuple(kernels), parts)
 
 
 def whole(emitted: Source) -> str:
-    """Return the source of a shared object: what kernels call, kernels, and for each an entry that takes addresses.
+    """Return the source of a shared object: helper functions, kernels, and an entry for each that takes addresses.
 
-    Only parameters of functions can carry the promise that they overlap nothing, so the entries stay apart.
+    Only function parameters can be declared free of aliases, so the entries stay apart.
     """
     parts = [HEADER]
     for function, name, arity in zip(emitted.functions, emitted.names, emitted.arities, strict=True):

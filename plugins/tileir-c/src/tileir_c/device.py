@@ -1,4 +1,4 @@
-"""The host's processor, as far as the C compiler and the system's standard means tell of it."""
+"""Host's processor, as reported by the C compiler and the system's standard interfaces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def device(toolchain: Toolchain) -> DeviceInfo:
 
 
 def target(macros: Mapping[str, str], threads: int) -> Target:
-    """Return the facts that a compiler's predefined macros tell, and conservative values for all others."""
+    """Return the facts from a compiler's predefined macros, and conservative values for all others."""
     return Target(
         name="c",
         vector_bytes=next((width for macro, width in _WIDTHS if macro in macros), 16),
@@ -51,12 +51,12 @@ def target(macros: Mapping[str, str], threads: int) -> Target:
 
 
 def usable_threads() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_bytes() -> int | None:
-    """Return the size of the host's memory; None where the system does not tell."""
+    """Return the size of the host's memory; None if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Kernels as C.
+"""Emitter of kernels as C.
 
 Every kernel becomes a static function of its arrays, in the order of its parameters, and of ``scratch``, ``begin`` and
 ``end``: it runs the groups ``begin`` to ``end`` (exclusive) of the grid in order, axis 0 fastest, and uses
-:attr:`tileir.semtree.transform.layout.Layout.scratch_bytes` bytes at ``scratch`` that no other thread uses meanwhile.
+:attr:`tileir.semtree.transform.layout.Layout.scratch_bytes` bytes of exclusive memory at ``scratch``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ TILE_BITS(tile_u64_of_f64, double, uint64_t)
 TILE_BITS(tile_f64_of_u64, uint64_t, double)
 
 """
-"""What stands above all emitted code."""
+"""Header of all emitted code."""
 
 
 @attrs.frozen
@@ -71,11 +71,10 @@ class Source:
     """Emitted kernels.
 
     Attributes:
-        functions: The definition of each kernel's function.
-        names: The name of each kernel's function.
-        scratch_bytes: Scratch memory that each kernel needs for one thread.
-        arities: The number of arrays that each kernel takes.
-
+        functions: Definition of each kernel's function.
+        names: Name of each kernel's function.
+        scratch_bytes: Scratch memory per thread of each kernel.
+        arities: Number of arrays of each kernel.
     """
 
     functions: tuple[str, ...]
@@ -85,7 +84,7 @@ class Source:
 
 
 CAPABILITIES: Final = attrs.evolve(C_LIKE, hints=(Prefetch,))
-"""What C has, as the extensions of GCC and Clang make it."""
+"""Capabilities of C with the extensions of GCC and Clang."""
 
 
 def emit(kernels: Sequence[KernelFunction]) -> Source:
@@ -113,7 +112,7 @@ _REAL: Final = (DType.F32, DType.F64)
 
 @attrs.define(eq=False, repr=False)
 class C(CLike):
-    """C11, as the header above all code makes GCC and Clang understand it."""
+    """C11 in the dialect that the header defines for GCC and Clang."""
 
     SCRATCH = f"{{type}} *restrict {{name}} = ({{type}} *)TILE_ALIGNED(scratch + {{offset}}, {ALIGNMENT});"
     HINTS = MappingProxyType({LoopKind.VECTOR: "TILE_INDEPENDENT"})
@@ -146,7 +145,7 @@ class C(CLike):
         return self.out.text()
 
     def _use(self, param: Param) -> None:
-        """Tell the compiler of a parameter's alignment, or that it is meant where nothing uses it."""
+        """Declare a parameter's alignment, or mark it as intentionally unused."""
         name, nodes = self.names[param.name], distinct_nodes(self.kernel)
         if not any(isinstance(node, Subscript) and node.array == param.name for node in nodes):
             self.line(f"(void){name};")
@@ -154,7 +153,7 @@ class C(CLike):
             self.line(f"{name} = TILE_ALIGNED({name}, {param.alignment});")
 
     def _coordinates(self) -> None:
-        """Declare the coordinates of the group that the kernel asks for; axis 0 varies fastest."""
+        """Declare the group coordinates that the kernel uses; axis 0 varies fastest."""
         nodes = distinct_nodes(self.kernel)
         used = {node.axis for node in nodes if isinstance(node, GridIndex) and node.level is GridLevel.GROUP}
         below, kind = 1, self.TYPES[self.kernel.index]
@@ -171,7 +170,7 @@ class C(CLike):
         return Value(self.coordinates[expr.axis] if expr.level is GridLevel.GROUP else "0", expr.type)
 
     def first(self, loop: For) -> str:
-        """Return the first value of a counter as what does not change."""
+        """Return the initial value of a counter as a loop-invariant expression."""
         return self.fixed(loop.begin, "bound")
 
     def end(self, loop: For) -> str:
@@ -179,7 +178,7 @@ class C(CLike):
         return self.fixed(loop.end, "bound")
 
     def loop_hint(self, loop: For) -> str:
-        """Return that iterations are independent, unless they share an array in scratch memory."""
+        """Return a hint that iterations are independent, unless they share an array in scratch memory."""
         return "" if any(isinstance(stmt, DeclareArray) for stmt in statements(loop.body)) else super().loop_hint(loop)
 
     def infix(self, op: Op, left: Value, right: Value) -> Value:
@@ -214,5 +213,5 @@ def _function(kernel: KernelFunction, name: str) -> str:
 
 
 def comment_line(text: str) -> str:
-    """Return a comment of one line, even if the text ends with what continues a line of C."""
+    """Return a comment of one line, even if the text ends with a line continuation of C."""
     return f"// {text.replace('??', '? ?').replace(chr(92), '/')}"

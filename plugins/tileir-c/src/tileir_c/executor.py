@@ -1,4 +1,4 @@
-"""Launches of compiled kernels: in the calling thread, and where they are large in a few threads beside it."""
+"""Launches of compiled kernels: in the calling thread, and large ones in a few threads beside it."""
 
 from __future__ import annotations
 
@@ -27,24 +27,23 @@ if TYPE_CHECKING:
     from tileir_c.library import CLibrary
 
 SPLIT_OPERATIONS: Final = 4_000_000
-"""Kernels that estimate fewer operations run in the calling thread alone: to start threads would cost more."""
+"""Estimated operations up to which kernels run in the calling thread alone, since starting threads would cost more."""
 
 
 @attrs.define(eq=False)
 class CExecutor(HostExecutor):
-    """Runs kernels on up to ``threads`` threads; it may be used from several threads."""
+    """Executor of kernels on up to ``threads`` threads; several threads may use it."""
 
     threads: int
     scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-c"), init=False)
     _codes: weakref.WeakKeyDictionary[CLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
 
     def prepare(self, library: CLibrary, index: int) -> CKernel:
-        """Load a library, once, and ready kernel number ``index``.
+        """Load a library, once, and prepare kernel number ``index``.
 
         Raises:
             ArgumentError: TIL707, there is no such kernel.
             BackendError: TIL806, its code cannot be loaded; TIL807, the executor was closed.
-
         """
         self.check_open()
         kernel = kernel_at(library, index)
@@ -57,13 +56,12 @@ class CExecutor(HostExecutor):
 
 @attrs.frozen(eq=False)
 class CKernel:
-    """One kernel in executable memory.
+    """Kernel in executable memory.
 
     Attributes:
-        kernel: What was compiled.
-        executor: Where it runs.
-        threads: On how many threads it runs.
-
+        kernel: The kernel.
+        executor: Its executor.
+        threads: Number of its threads.
     """
 
     kernel: KernelFunction
@@ -77,7 +75,7 @@ class CKernel:
 
     @classmethod
     def of(cls, executor: CExecutor, kernel: KernelFunction, code: Code, index: int, scratch_bytes: int) -> CKernel:
-        """Ready kernel number ``index`` of loaded code."""
+        """Prepare kernel number ``index`` of loaded code."""
         groups = math.prod(kernel.grid)
         return cls(
             kernel,
@@ -101,15 +99,15 @@ class CKernel:
         self.bind(buffers).launch()
 
     def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:
-        """Run in another thread once all of ``after`` have completed; the errors are those of :meth:`launch`."""
+        """Run in another thread once all of ``after`` have completed; raises the errors of :meth:`launch`."""
         return self.bind(buffers).run(after)
 
     def bind(self, buffers: Sequence[HostBuffer]) -> BoundCKernel:
-        """Return a launch on these buffers, checked and packed; the errors are those of :meth:`launch`."""
+        """Return a launch on these buffers, checked and packed; raises the errors of :meth:`launch`."""
         return BoundCKernel(self, tuple(buffers), self._addresses.packed(buffers))
 
     def start(self, arguments: bytes) -> None:
-        """Run on packed arguments, each thread a share of the groups of its own."""
+        """Run on packed arguments, each thread with a separate share of the groups."""
         self.executor.check_open()
         if not self._scratch_bytes and self.threads == 1:
             self._function(arguments, 0, 0, self._groups)
@@ -134,7 +132,7 @@ class CKernel:
 
 @attrs.frozen(eq=False)
 class BoundCKernel:
-    """A kernel with its buffers, which are kept alive."""
+    """Kernel with its buffers, which it keeps alive."""
 
     kernel: CKernel
     buffers: tuple[HostBuffer, ...] = attrs.field(repr=False)

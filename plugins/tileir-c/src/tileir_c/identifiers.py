@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 _WORDS: Final = (
-    # C11, and what C++ adds: a header is for both
+    # C11, and the additions of C++: a header is for both
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
     "alignas alignof and and_eq asm bitand bitor bool catch char8_t char16_t char32_t class co_await co_return "
@@ -21,7 +21,7 @@ _WORDS: Final = (
     "typename using virtual wchar_t xor xor_eq "
     # extensions and predefined macros of some compilers
     "typeof fortran linux unix i386 "
-    # what the emitted text itself says
+    # names in the emitted text itself
     "scratch workspace memory begin end group stdin stdout stderr errno assert offsetof "
     "INFINITY NAN NULL EOF BUFSIZ UINT8_C UINT16_C UINT32_C UINT64_C INT8_C INT16_C INT32_C INT64_C "
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t "
@@ -29,7 +29,7 @@ _WORDS: Final = (
 )
 
 RESERVED: Final = frozenset(_WORDS.split())
-"""Words that a name of a program must not be spelt as."""
+"""Words that identifiers must not be."""
 
 _MATHEMATICS: Final = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor "
@@ -51,7 +51,7 @@ _MACRO: Final = re.compile(
     r"(FLT|DBL|LDBL|FP|HUGE|MATH|SIZE|PTRDIFF|WCHAR|WINT|SIG|RAND|EXIT|SEEK|TMP|FOPEN|FILENAME|MB|ATOMIC|TILE|NPY)_\w+"
     r"|U?INT\w*_(MIN|MAX)|E[A-Z0-9]{2,}|(tile|npy)_\w+"
 )
-"""Macros of C's headers, and what the emitted text may define itself."""
+"""Macros of C's headers, and possible definitions in the emitted text."""
 
 _STANDARD: Final = frozenset(
     # functions of C's library, and of POSIX where their names are words that a program may have
@@ -60,7 +60,7 @@ _STANDARD: Final = frozenset(
 
 
 def identifier(name: str) -> str:
-    """Return a C identifier that looks like ``name`` as far as possible; different names may get equal ones."""
+    """Return a C identifier similar to ``name``; different names may get equal ones."""
     word = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in name)
     if not word or word[0].isdigit() or word[0] == "_":
         return f"v{word}"
@@ -73,6 +73,6 @@ def identifiers(names: Iterable[str], scope: NameScope) -> dict[str, str]:
 
 
 def function_name(name: str) -> str:
-    """Return an identifier for a function that other programs link with: no function of the system has it."""
+    """Return an identifier for a linkable function that no system function has."""
     word = identifier(name)
     return f"{word}_" if word in _STANDARD else word

@@ -1,4 +1,4 @@
-"""Compiled C for some kernels."""
+"""Compiled C of some kernels."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class CLibrary:
-    """Kernels, the source that they became, and the shared object that a compiler made of it.
+    """Kernels, their source, and the shared object compiled from it.
 
     Attributes:
-        kernels: What was compiled.
+        kernels: The kernels.
         source: All of the source.
-        code: The bytes of the shared object.
-        scratch_bytes: Scratch memory that each kernel needs for one thread.
-        form: The language of the source.
-
+        code: Bytes of the shared object.
+        scratch_bytes: Scratch memory per thread of each kernel.
+        form: Language of the source.
     """
 
     kernels: tuple[KernelFunction, ...]
@@ -37,18 +36,17 @@ class CLibrary:
     def save(self) -> Mapping[str, bytes]:
         """Return the parts ``source``, ``object``, ``scratch`` and ``digest``.
 
-        The last one is checked when they are loaded, for the system crashes on shared objects that are cut short.
+        The digest is checked on loading, since the system crashes on truncated shared objects.
         """
         scratch = " ".join(map(str, self.scratch_bytes)).encode()
         return sealed({"source": self.source.encode(), "object": self.code, "scratch": scratch})
 
     @classmethod
     def restore(cls, kernels: tuple[KernelFunction, ...], parts: Mapping[str, bytes], form: str = "c") -> CLibrary:
-        """Undo :meth:`save`.
+        """Return the library that :meth:`save` saved.
 
         Raises:
             BackendError: TIL806, a part is missing or broken.
-
         """
         whole = checked_parts(parts)
         try:
@@ -62,11 +60,10 @@ class CLibrary:
         return library
 
     def listing(self, form: str) -> str:
-        """Return the source, the only form that there is.
+        """Return the source, the only form.
 
         Raises:
-            BackendError: TIL806, the form is another one than :attr:`form`.
-
+            BackendError: TIL806, the form is not :attr:`form`.
         """
         if form != self.form:
             raise BackendError.of("TIL806", f"the library lists {self.form}, not {form!r}")

@@ -21,11 +21,10 @@ FUNCTION: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctype
 
 @attrs.frozen(eq=False)
 class Code:
-    """Loaded functions; they stay in memory as long as this object.
+    """Loaded functions, which stay in memory as long as this object.
 
     Attributes:
-        functions: The entry of each kernel, in order.
-
+        functions: Entry of each kernel, in order.
     """
 
     functions: tuple[Callable[[bytes, int, int, int], None], ...]

@@ -1,4 +1,4 @@
-"""The C compiler of this machine: where it is, what it understands, and what it makes of a source."""
+"""C compiler of this machine: its command, features and results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CANDIDATES: Final = ("cc", "gcc", "clang")
-"""Commands that are tried where the environment variable ``CC`` names none."""
+"""Commands that are tried if the environment variable ``CC`` names none."""
 
 PRECISE: Final = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-"""Flags that keep every result to the bit: kernels look neither at errno nor at the floating-point exceptions."""
+"""Flags that keep every result to the bit: kernels use neither errno nor the floating-point exceptions."""
 
 FAST_MATH: Final = (
     "-ffp-contract=fast",
@@ -34,13 +34,15 @@ FAST_MATH: Final = (
     "-fno-math-errno",
     "-fno-trapping-math",
 )
-"""Flags where :attr:`tileir.runtime.interface.Options.fast_math` is set. Infinities and NaN keep their meaning, and
-sums are not put together anew, which would undo the roundings that mathematical functions rely on."""
+"""Flags for :attr:`tileir.runtime.interface.Options.fast_math`. Infinities and NaN keep their meaning, and sums are not
+reassociated, which would undo the roundings that mathematical functions rely on.
+"""
 
 _CLANG_LIMITS: Final = ("-fbracket-depth=4096",)
 _GCC_LIMITS: Final = ("--param=max-completely-peeled-insns=64",)
-"""GCC takes very long for nested loops that it unrolled because it could not vectorise them. The pragma that forbids it
-for a single loop makes GCC 12 drop stores."""
+"""Limits for GCC, which takes very long for nested loops that it unrolled because it could not vectorise them. The
+pragma that forbids it for a single loop makes GCC 12 drop stores.
+"""
 
 _NATIVE: Final = ("-march=native", "-mcpu=native")
 _MACRO: Final = re.compile(r"#define (\w+) ?(.*)")
@@ -48,14 +50,13 @@ _MACRO: Final = re.compile(r"#define (\w+) ?(.*)")
 
 @attrs.frozen
 class Toolchain:
-    """A C compiler.
+    """C compiler.
 
     Attributes:
-        command: How to call it.
-        version: The first line that it says of itself.
-        native: The flag with which it uses all of this processor; none where it has no such flag.
-        macros: What it predefines with that flag: facts of the processor among them.
-
+        command: Command to call it.
+        version: First line of its version text.
+        native: Flag for using all of this processor; none if there is no such flag.
+        macros: Predefined macros with that flag, including facts of the processor.
     """
 
     command: tuple[str, ...]
@@ -69,23 +70,22 @@ class Toolchain:
         return "__clang__" in self.macros
 
     def flags(self, *, fast_math: bool, language: tuple[str, ...] = ("-std=c11",)) -> tuple[str, ...]:
-        """Return the flags for a shared object, after those that say what language the source is written in."""
+        """Return the flags for a shared object, after those for the language of the source."""
         numbers = FAST_MATH if fast_math else PRECISE
         limits = _CLANG_LIMITS if self.is_clang else _GCC_LIMITS
         return (*language, "-O3", *self.native, *numbers, "-fno-strict-aliasing", *limits, "-fPIC", "-shared")
 
     @property
     def identity(self) -> str:
-        """What the code depends on beside source and flags: the compiler's version, and a digest of its macros."""
+        """Identity of the code beside source and flags: the compiler's version, and a digest of its macros."""
         digest = hashlib.sha256(repr(sorted(self.macros.items())).encode()).hexdigest()
         return f"{self.version} {digest[:16]}"
 
     def compile(self, source: str, flags: tuple[str, ...]) -> bytes:
-        """Return what the compiler makes of a source; no file is left behind.
+        """Return the code compiled from a source; no file is left behind.
 
         Raises:
             BackendError: TIL805, the compiler refused the source or could not be run.
-
         """
         try:
             with tempfile.TemporaryDirectory(prefix="tileir-c-") as folder:
@@ -105,11 +105,10 @@ def _failed(toolchain: Toolchain, reason: str) -> BackendError:
 
 
 def find_toolchain() -> Toolchain:
-    """Return the compiler that ``CC`` names, else the first of :data:`CANDIDATES` that there is.
+    """Return the compiler that ``CC`` names, else the first existing of :data:`CANDIDATES`.
 
     Raises:
-        BackendError: TIL802, there is none, or it does not work; the message says what to install or set.
-
+        BackendError: TIL802, there is none, or it does not work; the message has a remedy.
     """
     if sys.platform == "win32":
         raise _missing("the C back end needs a system with POSIX's dlopen; use tileir[llvm] on Windows")
@@ -131,7 +130,7 @@ def find_toolchain() -> Toolchain:
 
 @cache
 def _probe(command: tuple[str, ...]) -> Toolchain:
-    """Ask a compiler what it is. A failure is not remembered."""
+    """Query a compiler for its facts. Failures are not cached."""
     try:
         version = _run((*command, "--version")).stdout.partition("\n")[0].strip()
         for native in (*((flag,) for flag in _NATIVE), ()):

@@ -1,7 +1,7 @@
-"""A back end of tileir that emits C++, on the compiler and the executor of `tileir-c`.
+"""Back end of tileir that emits C++, on the compiler and the executor of `tileir-c`.
 
-It shows how little a further language takes: `emitter.py` spells what :mod:`tileir.semtree.legalise` leaves. Importing
-this package looks for no compiler and starts none.
+It demonstrates how little a further language requires: `emitter.py` emits the output of :mod:`tileir.semtree.legalise`.
+Importing this package neither searches nor starts a compiler.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ def _executor(device: DeviceInfo, options: Options) -> CExecutor:
 
 
 BACKEND: Final[Backend[CLibrary]] = Backend("cpp", _devices, _compiler, _executor, forms={"cpp": "C++"}, rank=-1)
-"""What the entry point of the group ``tileir.backends`` names; a device that has to be asked for."""
+"""Target of the entry point of the group ``tileir.backends``; its device has to be named."""

@@ -1,4 +1,4 @@
-"""Kernels to a shared object, by the C++ half of the system's compiler."""
+"""Compiler of kernels to a shared object, by the C++ half of the system's compiler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LANGUAGE: Final = ("-x", "c++", "-std=c++17")
 
 @attrs.frozen
 class CppCompiler(CCompiler):
-    """Compiles C++ with the toolchain of `tileir-c`; the faults are those of its compiler."""
+    """C++ compiler with the toolchain of `tileir-c`; raises the errors of its compiler."""
 
     built_on: ClassVar[tuple[str, ...]] = ("tileir_c", *CCompiler.built_on)
 
@@ -46,5 +46,5 @@ class CppCompiler(CCompiler):
         return CLibrary(tuple(kernels), text, code, scratch_bytes, "cpp")
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CLibrary:
-        """Undo :meth:`CLibrary.save`."""
+        """Return the library that :meth:`CLibrary.save` saved."""
         return CLibrary.restore(tuple(kernels), parts, "cpp")

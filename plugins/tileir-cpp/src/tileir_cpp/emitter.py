@@ -1,7 +1,7 @@
-"""Kernels as C++: vectors are a class template with the operators of scalars, so that both are written alike.
+"""Emitter of kernels as C++, where vectors are a class template with the operators of scalars.
 
-What C++ leaves undefined, or lacks, :mod:`tileir.semtree.legalise` has expressed before, and what it has in common with
-C is :class:`tileir_emit.c_like.CLike`: here stands what vectors add.
+:mod:`tileir.semtree.legalise` expands everything that C++ leaves undefined or lacks, and
+:class:`tileir_emit.c_like.CLike` has the parts common with C: this module adds vectors.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 HEADER: Final = (Path(__file__).parent / "lanes.hpp").read_text(encoding="utf-8")
 
 CAPABILITIES: Final = attrs.evolve(C_LIKE, hints=(sem.Prefetch,))
-"""What C++ has, as the extensions of GCC and Clang make it."""
+"""Capabilities of C++ with the extensions of GCC and Clang."""
 
 
 def emit(kernels: Sequence[sem.KernelFunction], functions: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     """Return C++ with a function ``extern "C" void name(arguments, scratch, begin, end)`` for each verified kernel.
 
     It runs the groups ``begin`` to ``end`` (exclusive) of the grid in order, axis 0 fastest. The second value is the
-    scratch memory in bytes that each kernel needs for one thread.
+    scratch memory per thread of each kernel, in bytes.
     """
     writers = [_writer(prepare(kernel)) for kernel in kernels]
     texts = (writer.definition(function) for writer, function in zip(writers, functions, strict=True))
@@ -43,7 +43,7 @@ def emit(kernels: Sequence[sem.KernelFunction], functions: Sequence[str]) -> tup
 
 
 def prepare(kernel: sem.KernelFunction) -> sem.KernelFunction:
-    """Return an equal kernel with one thread for each group, of operations that C++ has."""
+    """Return an equivalent kernel with one thread per group, of operations that C++ has."""
     return with_parts_named(legalise(expand_kernel(one_thread(kernel), NATIVE), CAPABILITIES))
 
 
@@ -63,7 +63,7 @@ class Cpp(CLike):
     RESTRICT = "__restrict__ "
 
     def definition(self, function: str) -> str:
-        """Return the functions of the kernel: only parameters can promise that they overlap nothing."""
+        """Return the functions of the kernel: only parameters can be declared free of aliases."""
         taken = ", ".join(map(self.parameter, self.kernel.params))
         rest = f"{taken}{', ' * bool(taken)}[[maybe_unused]] unsigned char *scratch, int64_t begin, int64_t end"
         head, loop = f"static __attribute__((noinline)) void {function}_groups({rest})", "int64_t group = begin"
@@ -78,7 +78,7 @@ class Cpp(CLike):
         return "".join(map(comment, self.kernel.comments)) + self.out.text()
 
     def assign(self, stmt: sem.Assign) -> None:
-        """Set a variable or elements, neighbours or those that a vector of offsets names."""
+        """Set a variable or elements, neighbours or those at a vector of offsets."""
         target = stmt.target
         if not isinstance(target, sem.Subscript) or target.type.lanes == 1:
             super().assign(stmt)
@@ -88,7 +88,7 @@ class Cpp(CLike):
         self.line(f"{function}({self.names[target.array]}{place}{offset}, {self.value(stmt.value).text});")
 
     def vector(self, expr: sem.Expr) -> Value:
-        """Return vectors that are made of scalars, or of lanes of others."""
+        """Return vectors made of scalars, or of lanes of others."""
         kind = expr.type
         element = f"{self.TYPES[kind.dtype]}, {kind.lanes}"
         match expr:
@@ -107,11 +107,11 @@ class Cpp(CLike):
 
     @classmethod
     def splat(cls, scalar: Value, kind: sem.Type) -> Value:
-        """Return a scalar in every lane."""
+        """Return a broadcast scalar."""
         return call(f"broadcast<{cls.TYPES[kind.dtype]}, {kind.lanes}>", kind, scalar)
 
     def load(self, place: sem.Subscript) -> Value:
-        """Return elements, neighbours or those that a vector of offsets names."""
+        """Return elements, neighbours or those at a vector of offsets."""
         if place.type.lanes == 1:
             return super().load(place)
         array, offset, element = self.names[place.array], self.value(place.offset), self.TYPES[place.type.dtype]
@@ -120,7 +120,7 @@ class Cpp(CLike):
         return call(f"load<{element}, {place.type.lanes}>", place.type, f"{array} + {offset.at(PRODUCT)}")
 
     def choice(self, condition: Value, then: Value, otherwise: Value) -> Value:
-        """Return ``then`` where a condition holds, lane by lane."""
+        """Return ``then`` if a condition holds, else ``otherwise``, lane by lane."""
         if condition.type.lanes == 1:
             return super().choice(condition, then, otherwise)
         return call("choose", then.type, condition, then, otherwise)
@@ -130,7 +130,7 @@ class Cpp(CLike):
         return f"{'std::' if kind.lanes == 1 else ''}{self.FUNCTIONS[op]}"
 
     def converted(self, value: Value, kind: sem.Type) -> Value:
-        """Return a value as one of another type."""
+        """Return a value converted to another type."""
         return call(f"{'static_cast' if kind.lanes == 1 else 'cast'}<{self.TYPES[kind.dtype]}>", kind, value)
 
     def reinterpreted(self, value: Value, kind: sem.Type) -> Value:

@@ -1,8 +1,7 @@
 """Partitioned programs of tileir on the ranks of MPI, by mpi4py.
 
-``tileir.distribute(program, "mpi")`` runs on all ranks that ``mpiexec`` started, and
-``tileir.distribute(program, Ranks(communicator))`` on those of a communicator. Once this is imported, an error that
-nobody catches ends all ranks.
+``tileir.distribute(program, "mpi")`` runs on all ranks that ``mpiexec`` started, and ``tileir.distribute(program,
+Ranks(communicator))`` on those of a communicator. Once this is imported, an uncaught error ends all ranks.
 """
 
 from typing import Final
@@ -13,6 +12,6 @@ from tileir_mpi.engine import Ranks
 __all__ = ["ENGINE", "Ranks"]
 
 ENGINE: Final = Ranks()
-"""Engine that the entry point names: all ranks."""
+"""Engine of the entry point: all ranks."""
 
 watch_errors()

@@ -1,4 +1,4 @@
-"""The end of a process: errors that nobody catches end all ranks, and none leaves while others might wait for it."""
+"""Process exit: uncaught errors end all ranks, and no rank exits while others might wait for it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @cache
 def watch_errors() -> None:
-    """End all ranks at an error that nobody catches, from now on."""
+    """End all ranks on uncaught errors, from now on."""
     sys.excepthook = _Hook(sys.excepthook)
 
 
 class _Hook:
-    """Reports an error that nobody caught, and ends all ranks, which would wait for this one."""
+    """Hook that reports an uncaught error, and ends all ranks, which would wait for this one."""
 
     def __init__(self, before: Any) -> None:
         self._before = before
@@ -33,18 +33,18 @@ class _Hook:
         sys.stderr.write(f"rank {world.rank} of {world.size} ends all: {kind.__name__}: {error}\n")
         sys.stderr.flush()
         sys.stdout.flush()
-        time.sleep(0.3)  # others say the same, and mpiexec passes it on
+        time.sleep(0.3)  # others report it too, and mpiexec passes it on
         world.Abort(1)
 
 
 @cache
 def end_together() -> None:
-    """Let this process end with the others: they wait for each other, once no program can run any more."""
+    """Make this process exit with the others: they wait for each other, once no program can run any more."""
     atexit.register(_leave)
 
 
 def _leave() -> None:
-    """Tell the others that this rank ends, wait until they do, and finalise MPI where nobody else would."""
+    """Notify the others that this rank ends, wait until they do, and finalise MPI if nothing else would."""
     import mpi4py
     from mpi4py import MPI
 

@@ -1,4 +1,4 @@
-"""The engine: starts work on the ranks of a communicator, and tells all of them where one fails."""
+"""Engine that runs work on the ranks of a communicator, and notifies all of them of failures."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STARTED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-"""Variables in which mpiexec of Open MPI and of MPICH tells how many processes it started."""
+"""Variables with the number of processes that mpiexec of Open MPI and of MPICH started."""
 
 _LOCK: Final = threading.RLock()
-"""Held while work runs: messages of two threads of a rank would mix."""
+"""Lock held while work runs, so that messages of two threads of a rank are not mixed."""
 
 
 @attrs.frozen(eq=False)
 class Ranks:
-    """The engine that runs work on the ranks of a communicator, each of which calls it.
+    """Engine that runs work on the ranks of a communicator, each of which calls it.
 
-    MPI is initialised when work is first run, unless the caller has done so, and then finalised when the interpreter
-    ends. The communicator is duplicated, so that messages of the caller do not mix with those of programs. A process
-    that is alone, as one that ``mpiexec`` did not start, runs all ranks as threads.
+    MPI is initialised on first use, unless the caller has done so, and then finalised at exit. The communicator is
+    duplicated, so that messages of the caller and of programs are not mixed. A single process, not started by
+    ``mpiexec``, runs all ranks as threads.
 
     Attributes:
         communicator: The ranks; by default all.
-        late: After how many seconds of waiting the ranks are logged that others wait for.
-        timeout: After how many seconds of waiting a rank gives up, and all end; by default never.
-        name: That of the entry point.
-
+        late: Seconds of waiting after which late ranks are logged.
+        timeout: Seconds of waiting after which a rank gives up, and all end; by default never.
+        name: Name of the entry point.
     """
 
     communicator: MPI.Comm | None = None
@@ -48,13 +47,12 @@ class Ranks:
     name: str = "mpi"
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
-        """Run work on this rank, while the others do; return what it returns, by the number of the rank.
+        """Run work on this rank, while the others do; return its result, by the number of the rank.
 
         Raises:
             BackendError: TIL813, there is another number of ranks; TIL814, one failed; TIL816, one is late.
-            DisagreementError: TIL815, ranks differ in what they run.
-            KeyboardInterrupt: It came while this rank ran or waited; for the others it failed.
-
+            DisagreementError: TIL815, ranks run different programs.
+            KeyboardInterrupt: It was raised while this rank ran or waited; for the others it failed.
         """
         with _LOCK:
             peers = self._peers()
@@ -82,7 +80,7 @@ class Ranks:
                 failure = end.failure(error)
                 if isinstance(error, Exception):
                     raise failure from error
-                raise  # who interrupts a program is not to be told of a failure
+                raise  # an interrupting user need not be told of a failure
 
     def _peers(self) -> Peers:
         """Return the ranks of the communicator.
@@ -110,7 +108,7 @@ class Ranks:
 
 
 def _check_alone(version: str) -> None:
-    """Find out that a process which MPI takes to be alone is so.
+    """Check that a process which MPI takes to be alone is alone.
 
     Raises:
         BackendError: TIL811, ``mpiexec`` is that of another library than this version, or ``torchrun`` started several.

@@ -1,7 +1,6 @@
-"""Notices of ranks to each other beside a program: one failed or has ended, and where each waits.
+"""Notices between ranks beside a program: failures, exits, and places of waiting.
 
-Notices travel in a communicator of their own, and are looked for by those who wait, so that no rank waits for one that
-does not come.
+Notices use a separate communicator, and are checked while waiting, so that no rank waits for one that does not come.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tileir.runtime.transports import LostError, within
 LOG: Final = logging.getLogger("tileir_mpi")
 
 GRACE: Final = 2.0
-"""Seconds in which messages still arrive that a rank sent before it ended."""
+"""Seconds in which messages from before a rank's exit still arrive."""
 
 
 class Notice(enum.IntEnum):
@@ -37,25 +36,24 @@ class Notice(enum.IntEnum):
 
 @attrs.define(eq=False)
 class Peers:
-    """The ranks of a communicator, as one of them knows them.
+    """Ranks of a communicator, as one of them knows them.
 
     Attributes:
-        notices: The communicator in which they tell each other.
-        rank: The number of this one.
-        size: How many there are.
-        data: The communicator of the messages of programs, made anew after a failure; None before.
-        groups: Communicators of some of the ranks.
-        turn: How often programs failed.
-        calls: How often work was run; as often on all ranks, unless one caught what others did not see.
-        stepping: Texts of the programs of which all ranks make steps, since one failed.
-        compared: Whether ranks have compared for how many of them programs are, since one failed.
-        failed: The ranks that failed and their errors, by turns.
-        ended: When each rank was first known to have ended.
-        answers: The programs and the places in them in which the others wait, of those that answered.
-        place: The place in which this one waits.
-        channel: The number of the program that it is in.
-        kept: Requests that nobody waits for, with their buffers: MPI may still use them.
-
+        notices: Communicator of notices.
+        rank: Number of this rank.
+        size: Number of ranks.
+        data: Communicator of programs' messages, made anew after a failure; None before.
+        groups: Communicators of groups of ranks.
+        turn: Number of failures of programs.
+        calls: Number of calls; equal on all ranks, unless one caught an error that others did not see.
+        stepping: Texts of the programs that all ranks run in steps, since the last failure.
+        compared: Whether ranks have compared their programs' numbers of ranks, since the last failure.
+        failed: Failed ranks and their errors, by turn.
+        ended: Time when each rank was first known to have ended.
+        answers: Program and place of waiting ranks, of those that answered.
+        place: Place where this rank waits.
+        channel: Number of its current program.
+        kept: Abandoned requests, with their buffers: MPI may still use them.
     """
 
     notices: MPI.Intracomm
@@ -80,13 +78,13 @@ class Peers:
         return tuple(rank for rank in range(self.size) if rank != self.rank)
 
     def tell(self, ranks: Iterable[int], notice: Notice, text: str = "") -> None:
-        """Send a notice to ranks, and do not wait for them."""
+        """Send a notice to ranks without waiting."""
         content = np.frombuffer(f"{self.turn} {text}".encode(), np.uint8)
         for rank in ranks:
             self.kept.append((self.notices.Isend([content, MPI.BYTE], rank, notice), content))
 
     def read(self) -> None:
-        """Take in all notices that have arrived, and answer those that ask."""
+        """Process all notices that have arrived, and answer questions."""
         status = MPI.Status()
         while self.notices.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
             rank, content = status.Get_source(), bytearray(status.Get_count(MPI.BYTE))
@@ -108,7 +106,6 @@ class Peers:
 
         Raises:
             LostError: TIL814, a rank failed, or one of a group that this one waits for has ended.
-
         """
         self.read()
         if self.turn in self.failed:
@@ -120,7 +117,7 @@ class Peers:
                 raise LostError.of("TIL814", f"rank {rank} has ended, and rank {self.rank} waits in {self.place}")
 
     def fail(self, error: str) -> None:
-        """Tell the others that this rank failed, unless another was first; what follows is the next turn."""
+        """Notify the others that this rank failed, unless another was first; this begins the next turn."""
         self.read()
         if self.turn not in self.failed:
             self.failed[self.turn] = self.rank, error
@@ -133,7 +130,7 @@ class Peers:
 
 
 PEERS: Final[list[Peers]] = []
-"""Of all communicators on which programs ran."""
+"""Peers of all communicators on which programs ran."""
 
 
 @cache
@@ -143,12 +140,12 @@ def _key() -> int:
 
 
 def peers_of(communicator: MPI.Comm, late: float, timeout: float | None) -> Peers:
-    """Return the ranks of a communicator; all of them call this when it first comes.
+    """Return the ranks of a communicator; all of them call this on its first use.
 
     Args:
         communicator: The ranks.
-        late: After how many seconds of waiting those are logged that have not come.
-        timeout: After how many seconds this one gives up; None for never.
+        late: Seconds of waiting after which missing ranks are logged.
+        timeout: Seconds after which this one gives up; None for never.
 
     Raises:
         BackendError: TIL813, it has two groups of ranks, or none.
@@ -168,7 +165,7 @@ def peers_of(communicator: MPI.Comm, late: float, timeout: float | None) -> Peer
 
 
 def _met(communicator: MPI.Intracomm, late: float, timeout: float | None) -> None:
-    """Wait until all ranks have come: each broadcasts a byte, so that the others know which is missing."""
+    """Wait until all ranks have come: each broadcasts a byte, so that missing ones are known."""
     buffers = np.zeros((communicator.size, 1), np.uint8)
     requests = [communicator.Ibcast([buffer, MPI.BYTE], rank) for rank, buffer in enumerate(buffers)]
     patience = within(late, timeout)
@@ -191,16 +188,15 @@ def _met(communicator: MPI.Intracomm, late: float, timeout: float | None) -> Non
 
 
 _KEPT: Final[list[Any]] = []
-"""Requests that nobody waits for any more, with their buffers."""
+"""Abandoned requests, with their buffers."""
 
 
 def poll(done: Callable[[], bool], meanwhile: Callable[[float], None]) -> None:
-    """Wait until something is done: quick at first, and sparing with the processor later.
+    """Poll until a condition holds: quickly at first, and later with less processor time.
 
     Args:
-        done: Tells, and lets MPI go on.
-        meanwhile: Called between times with the seconds of waiting; what it raises ends it.
-
+        done: The condition, which also drives MPI's progress.
+        meanwhile: Called between polls with the seconds of waiting; its errors end the wait.
     """
     for _ in range(50):
         if done():

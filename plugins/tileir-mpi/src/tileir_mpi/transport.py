@@ -1,4 +1,4 @@
-"""One rank's end: messages and collectives of MPI on the bytes of arrays, and waiting that looks for notices."""
+"""Transport of one rank: MPI messages and collectives on the bytes of arrays, with checks of notices while waiting."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tileir_mpi.peers import LOG, Notice, Peers, poll
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 ANSWER: Final = 1.0
-"""Seconds in which ranks that wait answer where."""
+"""Seconds in which waiting ranks answer with their places."""
 
 _ADDED: Final = {f"{sign}int{bits}": getattr(MPI, f"UINT{bits}_T") for sign in ("", "u") for bits in (32, 64)}
-"""Types of elements whose sums and products wrap as theirs do; Open MPI saturates some narrower ones."""
+"""Unsigned types for wrapping sums and products; Open MPI saturates some narrower types."""
 
 _COMPARED: Final = {f"int{bits}": getattr(MPI, f"INT{bits}_T") for bits in (8, 16, 32, 64)} | {"bool": MPI.UINT8_T}
-"""Types of elements that are compared as they are; MPICH 4.0 compares those without a sign as if they had one."""
+"""Types of compared elements; MPICH 4.0 compares unsigned ones as signed."""
 
 _OPERATIONS: Final = {
     Aggregation.SUM: MPI.SUM,
@@ -35,11 +35,11 @@ _OPERATIONS: Final = {
 
 
 _OF_BOOLS: Final = {Aggregation.SUM: Aggregation.MAX, Aggregation.PROD: Aggregation.MIN}
-"""A sum of 0 and 1 is true where any is, a product where all are."""
+"""Equivalent operations on bools: a sum of 0 and 1 is true if any is, a product if all are."""
 
 
 def _exact(how: Aggregation, dtype: np.dtype[Any]) -> tuple[MPI.Datatype, MPI.Op] | None:
-    """Return type and operation by which MPI merges to the right bits, in any order; None where it does not."""
+    """Return type and operation by which MPI merges exactly in any order; None if it does not."""
     if dtype.name == "bool":
         how = _OF_BOOLS.get(how, how)
     types = _ADDED if how in {Aggregation.SUM, Aggregation.PROD} else _COMPARED
@@ -55,15 +55,14 @@ def _bytes(array: Array) -> list[Any]:
 
 @attrs.define(eq=False, slots=False)
 class MPITransport(Transport):
-    """A rank of a communicator.
+    """Rank of a communicator.
 
-    Most integers that all ranks need are merged by MPI's own reductions; everything else, and those of which a
-    library makes other numbers, in the order of ranks by NumPy. So results have the same bits whatever a library does.
+    MPI's own reductions merge most integers that all ranks need; all others, and types that a library merges wrongly,
+    are merged in rank order by NumPy. So results have equal bits with any library.
 
     Attributes:
-        begun: Exchanges whose end nobody has waited for, by their numbers: MPI uses their buffers.
-        numbers: Those of exchanges to come.
-
+        begun: Exchanges in progress, by number: MPI uses their buffers.
+        numbers: Numbers of future exchanges.
     """
 
     peers: Peers
@@ -77,7 +76,7 @@ class MPITransport(Transport):
 
     @property
     def stepping(self) -> frozenset[str]:
-        """Texts of the programs of which all ranks make steps."""
+        """Texts of the programs that all ranks run in steps."""
         return self.peers.stepping
 
     @stepping.setter
@@ -111,25 +110,25 @@ class MPITransport(Transport):
         return end
 
     def go_on(self) -> None:
-        """Let MPI move what it moves in calls alone, as large messages are where no network does it."""
+        """Drive MPI's progress of large messages, which some networks need."""
         for requests, _, _ in self.begun.values():
             MPI.Request.Testall(requests)
 
     def abort(self, error: BaseException) -> None:
-        """Tell the others, who raise it when they next wait."""
+        """Notify the others, which raise the error when they next wait."""
         self.peers.kept += self.begun.values()
         self.begun.clear()
         self.peers.fail(told(error))
 
     def failure(self, error: BaseException) -> BackendError:
-        """Return what this rank raises for an error, of which it tells the others unless they told it."""
+        """Return this rank's error, and notify the others of it unless they sent it."""
         self.abort(error)
         if isinstance(error, LostError):
             return LostError(error.diagnostics)
         return BackendError.of("TIL814", f"rank {self.rank} failed: {told(error)}")
 
     def all_gather(self, part: Array, parts: Sequence[Array], group: Sequence[int]) -> None:
-        """Gather bytes, as many as each has."""
+        """Gather bytes, with any number per rank."""
         found = np.empty(sum(each.nbytes for each in parts), np.uint8)
         sizes = [each.nbytes for each in parts]
         request = self._group(group).Iallgatherv(_bytes(part), [found, sizes, MPI.BYTE])
@@ -156,7 +155,7 @@ class MPITransport(Transport):
         return self.peers.data
 
     def _group(self, group: Sequence[int]) -> MPI.Intracomm:
-        """Return the communicator of a group, which all of it make together when it first comes."""
+        """Return the communicator of a group, which all its ranks make together on first use."""
         ranks = tuple(group)
         if ranks == tuple(range(self.size)):
             return self._data
@@ -164,13 +163,13 @@ class MPITransport(Transport):
             others = [rank for rank in ranks if rank != self.rank]
             here = np.zeros(1, np.uint8)
             there = [(rank, np.zeros(1, np.uint8)) for rank in others]
-            self.exchange([(rank, here) for rank in others], there)  # what follows waits without looking at notices
+            self.exchange([(rank, here) for rank in others], there)  # the following call waits without checking notices
             members = self._data.Get_group().Incl(ranks)
             self.peers.groups[ranks] = self._data.Create_group(members)
         return self.peers.groups[ranks]
 
     def _wait(self, requests: list[MPI.Request], ranks: Sequence[int], buffers: object) -> None:
-        """Wait for requests in which ranks take part; their buffers live on where it fails."""
+        """Wait for requests in which ranks take part; their buffers are kept alive on failure."""
         self.peers.place, self.peers.channel = self.place, self.channel
         others = sorted({rank for rank in ranks if rank != self.rank})
         watch = _Watch(self, others)
@@ -183,7 +182,7 @@ class MPITransport(Transport):
 
 @attrs.define(eq=False)
 class _Watch:
-    """The patience of a rank with others, which it asks where they are before it calls them late."""
+    """Patience of a rank with others, which it asks for their places before it reports them as late."""
 
     end: MPITransport
     ranks: Sequence[int]
@@ -194,11 +193,10 @@ class _Watch:
         self.patience = within(self.end.late, self.end.timeout)
 
     def look(self, waited: float) -> None:
-        """Look whether others failed or are late.
+        """Check whether others failed or are late.
 
         Raises:
             LostError: TIL814 or TIL816.
-
         """
         peers = self.end.peers
         peers.check(self.ranks)

@@ -1,4 +1,4 @@
-"""The card of a rank: its communicators, and a watch that ends the wait of the card where another rank fails."""
+"""Card of a rank: its communicators, and a watchdog that ends the card's wait if another rank fails."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ from tileir.runtime.transports import LostError, told
 from tileir_nccl.meeting import Lateness, Meeting
 
 _LOOK: Final = 0.2
-"""Seconds between looks at the card."""
+"""Seconds between checks of the card."""
 
 _ENQUEUED: Final = 0.5
-"""Seconds after which a call of NCCL that puts work into a stream is taken to wait for another rank."""
+"""Seconds after which a submitting call of NCCL is assumed to wait for another rank."""
 
 _ABORTED: Final = 2.0
-"""Seconds in which NCCL ends what it has begun."""
+"""Seconds in which NCCL ends work in progress."""
 
 
 @attrs.define(eq=False)
 class Card:
-    """A rank and its card, as long as no program fails.
+    """Rank and its card, as long as no program fails.
 
     Attributes:
-        meeting: Of the ranks.
-        device: Its id.
-        number: As CUDA counts it.
-        running: Held while a program runs: collectives of two would mix.
-        busy: Whether a thread puts work into a stream, which a full one makes wait.
-        agreed: What ranks are known to have in common, by turns: the texts of programs, and how many ranks they have.
+        meeting: Meeting of the ranks.
+        device: Id of the device.
+        number: Ordinal of the card in CUDA.
+        running: Lock held while a program runs, so that collectives of two are not mixed.
+        busy: Whether a thread submits to a stream, which blocks when full.
+        agreed: Common facts of ranks, by turn: the texts of programs, and their numbers of ranks.
         alike: Whether all ranks have cards of one target.
-
     """
 
     meeting: Meeting
@@ -60,7 +59,7 @@ class Card:
     _stopped: bool = attrs.field(default=False, init=False)
 
     def communicator(self, group: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
-        """Return the communicator of a group, and its ranks in order; all of them make it when it first comes."""
+        """Return the communicator of a group, and its ranks in order; all of them make it on first use."""
         ranks, meeting = tuple(sorted(group)), self.meeting
         if ranks not in self._communicators:
             own = bytes(get_unique_id()).hex() if meeting.rank == ranks[0] else ""
@@ -72,15 +71,14 @@ class Card:
 
     @contextlib.contextmanager
     def enqueued(self, read: Sequence[DeviceArray], written: Sequence[DeviceArray]) -> Iterator[int]:
-        """Put work into the stream of arrays, behind all that they wait for, as calls within.
+        """Submit work to the stream of arrays, after everything that they wait for, by calls in the ``with`` statement.
 
         Args:
-            read: The arrays that it reads.
-            written: Those that it writes.
+            read: Arrays that it reads.
+            written: Arrays that it writes.
 
         Raises:
             BackendError: TIL808, NCCL refuses; TIL814, another rank failed.
-
         """
         meeting = self.meeting
         meeting.check(())
@@ -116,7 +114,7 @@ class Card:
                 self.busy = False
 
     def begin(self) -> None:
-        """Take up a program: from now on the card is looked after."""
+        """Begin a program: from now on the card is watched."""
         self.meeting.stop, self._stopped = self.stop, False
         if not self._watched:
             self._watched = True
@@ -124,19 +122,19 @@ class Card:
             threading.Thread(target=self._watch, name="tileir-nccl-watch", daemon=True).start()
 
     def settle(self) -> None:
-        """Wait until the card has done all that was put into its streams."""
+        """Wait until the card has done all work in its streams."""
         for event in self._handed_over():
-            with contextlib.suppress(BackendError):  # who reads what it should have written is told
+            with contextlib.suppress(BackendError):  # readers of its results are told
                 event.wait()
 
     def hand_over_again(self) -> None:
-        """Count what was recorded as one more collective; the errors are those of a check."""
+        """Count a replayed recording as one more collective; raises the errors of :meth:`check`."""
         self.meeting.check(())
         self.meeting.count += 1
         self.busy = True
 
     def stop(self, turn: int) -> None:
-        """End all work of NCCL on the card in a turn, also of calls that wait for other ranks."""
+        """End all NCCL work on the card in a turn, including calls that wait for other ranks."""
         held = self._lock.acquire(timeout=_ENQUEUED)
         try:
             if turn == self.meeting.turn:
@@ -146,7 +144,7 @@ class Card:
                 self._lock.release()
 
     def failure(self, error: BaseException) -> BackendError:
-        """Return what this rank raises for an error, of which it tells the others unless they told it."""
+        """Return this rank's error, and notify the others of it unless they sent it."""
         self.meeting.fail(told(error))
         self._abort()
         if isinstance(error, LostError):
@@ -154,7 +152,7 @@ class Card:
         return BackendError.of("TIL814", f"rank {self.meeting.rank} failed: {told(error)}")
 
     def _abort(self) -> None:
-        """End all work of NCCL; where that waits for a rank that has died, this one does not wait for it."""
+        """End all NCCL work, without waiting if that waits for a dead rank."""
         self._stopped = True
         found = [threading.Thread(target=made.abort, daemon=True) for made in self._communicators.values()]
         self._communicators.clear()
@@ -164,11 +162,11 @@ class Card:
             thread.join(_ABORTED)
 
     def _handed_over(self) -> list[Event]:
-        """Return what completes when the card has done all that was put into its streams."""
+        """Return events after which the card has done all work in its streams."""
         return [event for executor in tuple(self._executors) for event in executor.handed_over()]
 
     def _watch(self) -> None:
-        """Stop waiting where others fail or have ended, and tell who is late, as long as this process lives."""
+        """Stop waiting when others fail or have ended, and report late ranks, while this process lives."""
         meeting = self.meeting
         wait, count = Lateness(meeting), meeting.count
         begun: list[Event] = []
@@ -193,7 +191,7 @@ class Card:
 
 
 def address(array: DeviceArray) -> int:
-    """Return where the elements of an array are."""
+    """Return the address of an array's elements."""
     executor: Any = array.home.executor
     if array.home.shares:
         found: int = executor.address(array.memory())

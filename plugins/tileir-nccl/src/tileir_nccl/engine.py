@@ -1,4 +1,4 @@
-"""The engine: finds out how this process was started, gives each rank a card, and tells all where one fails."""
+"""Engine that determines how this process was started, gives each rank a card, and notifies all of failures."""
 
 from __future__ import annotations
 
@@ -24,28 +24,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-"""Variables in which mpiexec of Open MPI and of MPICH tells how many processes it started."""
+"""Variables with the number of processes that mpiexec of Open MPI and of MPICH started."""
 
 _PLACE: Final = (*_MPI, "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TILEIR_PORT")
-"""Variables that say which rank a process is."""
+"""Variables with the rank of a process."""
 
 _LOCK: Final = threading.Lock()
-"""Held while ranks of this process are looked up."""
+"""Lock for looking up ranks of this process."""
 
 LOOPBACK: Final = "127.0.0.1"
 
 
 @attrs.frozen
 class Start:
-    """A process that is one of several.
+    """Process among several.
 
     Attributes:
         rank: Its number.
-        size: How many there are.
+        size: Number of processes.
         local: Its number among those of its host.
-        host: Where rank 0 waits for the others.
-        port: A free one of that host.
-
+        host: Host of rank 0, where the others connect.
+        port: A free port of that host.
     """
 
     rank: int
@@ -56,10 +55,10 @@ class Start:
 
 
 _CARDS: Final[dict[tuple[Start, str], Card]] = {}
-"""Ranks of this process, with their communicators, by how they were started and their devices."""
+"""Ranks of this process, with their communicators, by start and device."""
 
 _MEETINGS: Final[dict[Start, Meeting]] = {}
-"""Meetings of ranks of this process with others, by how they were started."""
+"""Meetings of ranks of this process with others, by start."""
 
 
 def _ids(devices: Iterable[str]) -> tuple[str, ...]:
@@ -68,22 +67,21 @@ def _ids(devices: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen(eq=False)
 class Cards:
-    """The engine that runs work on ranks, each of which has an NVIDIA GPU.
+    """Engine that runs work on ranks with one NVIDIA GPU each.
 
-    Ranks are the processes that ``torchrun`` started, or whatever sets its variables, or those of ``mpiexec``, by
-    mpi4py. A process that is alone runs them as threads, on its cards in turn, whose messages pass through the host: in
-    one process work of NCCL on a card can keep a thread from making room on another one, which it waits for.
+    Ranks are the processes that ``torchrun`` started, or anything that sets its variables, or those of ``mpiexec``, by
+    mpi4py. A single process runs them as threads, on its cards in turn, with messages through the host: NCCL work of
+    one process on a card can keep a thread from allocating on another card, for which it waits.
 
     Attributes:
-        communicator: Ranks of MPI; by default all, where ``mpiexec`` started them.
-        start: Which rank this process is, where neither started it.
+        communicator: Ranks of MPI; by default all, if ``mpiexec`` started them.
+        start: Rank of this process, if neither started it.
         devices: Ids of the devices of the ranks of a host; by default its cards.
-        ordered: Whether floats are merged in the order of ranks, to the bits that other engines have; otherwise NCCL
-            adds them in an order of its own, which is faster.
-        late: After how many seconds of waiting the ranks are logged that others wait for.
-        timeout: After how many seconds of waiting a rank gives up, and all end; by default never.
-        name: That of the entry point.
-
+        ordered: Whether floats are merged in rank order, bit for bit like other engines; otherwise NCCL adds them in
+            its own order, which is faster.
+        late: Seconds of waiting after which late ranks are logged.
+        timeout: Seconds of waiting after which a rank gives up, and all end; by default never.
+        name: Name of the entry point.
     """
 
     communicator: MPI.Comm | None = None
@@ -96,13 +94,12 @@ class Cards:
     _known: dict[tuple[str | None, ...], Card] = attrs.field(factory=dict, init=False, repr=False)
 
     def launch(self, size: int, work: Callable[[Transport], T]) -> Mapping[int, T]:
-        """Run work on this rank, while the others do; return what it returns, by the number of the rank.
+        """Run work on this rank, while the others do; return its result, by the number of the rank.
 
         Raises:
             BackendError: TIL811, there is no card, or no NCCL; TIL813, there is another number of ranks, or too few
                 cards; TIL814, a rank failed; TIL816, one is late.
-            DisagreementError: TIL815, ranks differ in what they run.
-
+            DisagreementError: TIL815, ranks run different programs.
         """
         place = tuple(map(os.environ.get, _PLACE))
         card = self._known.get(place)
@@ -164,15 +161,14 @@ class Cards:
             failure = card.failure(error)
             if isinstance(error, Exception):
                 raise failure from error
-            raise  # who interrupts a program is not to be told of a failure
+            raise  # an interrupting user need not be told of a failure
 
     def _agree(self, card: Card, size: int) -> None:
-        """Find out, once in a turn, that all ranks run programs for this number of ranks.
+        """Check, once per turn, that all ranks run programs for this number of ranks.
 
         Raises:
             DisagreementError: TIL815, they do not; TIL813, others were started.
             LostError: TIL814 or TIL816, one does not come.
-
         """
         meeting, known = card.meeting, f"{size} ranks"
         agreed = card.agreed.get(meeting.turn, frozenset())
@@ -198,7 +194,7 @@ def _device(devices: Sequence[str], start: Start) -> str:
         BackendError: TIL813, its host has too few.
     """
     if len(devices) == 1 and "CUDA_VISIBLE_DEVICES" in os.environ:
-        return devices[0]  # whoever started the rank gave it that one
+        return devices[0]  # the launcher of the rank chose it
     if start.local >= len(devices):
         message = f"rank {start.rank} is number {start.local} of its host, which has {len(devices)} cards"
         raise BackendError.of("TIL813", f"{message}; start no more ranks there")
@@ -221,14 +217,14 @@ def _cards() -> tuple[str, ...]:
 
 
 def started(communicator: MPI.Comm | None = None) -> Start | None:
-    """Return what this process is among others; None for a process that is alone."""
+    """Return this process's place among others; None for a single process."""
     named = os.environ
     if communicator is not None or any(named.get(name, "1") not in {"0", "1"} for name in _MPI):
         return _of_mpi(communicator)
     if int(named.get("WORLD_SIZE", "1")) == 1 or "RANK" not in named:
         return None
     host, port = named.get("MASTER_ADDR", LOOPBACK), int(named.get("MASTER_PORT", "29500"))
-    rank, port = int(named["RANK"]), int(named.get("TILEIR_PORT", port + 1))  # PyTorch listens at the other one
+    rank, port = int(named["RANK"]), int(named.get("TILEIR_PORT", port + 1))  # PyTorch listens on the other port
     return Start(rank, int(named["WORLD_SIZE"]), int(named.get("LOCAL_RANK", rank)), host, port)
 
 
@@ -241,7 +237,7 @@ def _key() -> int:
 
 
 def _of_mpi(communicator: MPI.Comm | None) -> Start | None:
-    """Return what this process is among those of a communicator, which all of them call when it first comes.
+    """Return this process's place in a communicator, which all of its processes call on first use.
 
     Raises:
         BackendError: TIL811, there is no MPI.

@@ -1,7 +1,7 @@
-"""Notices of ranks to each other beside NCCL, by TCP: what they agree on, who failed or has ended, where each waits.
+"""Notices between ranks beside NCCL, by TCP: agreements, failures, exits, and places of waiting.
 
-A hub, in the process of rank 0, passes messages on. Each rank reads them in a thread of its own, so that it answers
-while a card keeps it waiting, and a rank whose connection ends is missed at once.
+A hub, in the process of rank 0, forwards messages. Each rank reads them in a separate thread, so that it answers while
+a card keeps it waiting, and a broken connection of a rank is noticed at once.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tileir.core import BackendError
 from tileir.runtime.transports import LostError, within
 
 GRACE: Final = 1.0
-"""Seconds in which messages still arrive that a rank sent before it ended."""
+"""Seconds in which messages from before a rank's exit still arrive."""
 
 _PATIENCE: Final = 0.05
 """Seconds between attempts to reach the hub."""
 
 _LONGEST: Final = 60.0
-"""Seconds for which the hub outlives the program of its rank at most, for ranks that have not ended."""
+"""Maximum seconds for which the hub outlives its rank's program, for ranks that have not ended."""
 
 
 class Hub:
-    """Passes messages on between ranks, and keeps those for ranks that have not come yet."""
+    """Forwarder of messages between ranks, which keeps those for ranks that have not come yet."""
 
     def __init__(self, host: str, port: int) -> None:
         try:
@@ -48,7 +48,7 @@ class Hub:
 
     @property
     def port(self) -> int:
-        """Where ranks find it."""
+        """Port of the hub."""
         port: int = self._server.getsockname()[1]
         return port
 
@@ -59,7 +59,7 @@ class Hub:
             threading.Thread(target=self._serve, args=(end,), name="tileir-nccl-hub", daemon=True).start()
 
     def _serve(self, end: socket.socket) -> None:
-        """Pass on what a rank sends, and in the end that it has ended."""
+        """Forward a rank's messages, and finally its exit."""
         rank, others = -1, []
         try:
             with end.makefile("rb") as lines:
@@ -79,7 +79,7 @@ class Hub:
             self._lock.notify_all()
 
     def stay(self, seconds: float) -> bool:
-        """Pass messages on until all ranks that came have ended, for so long at most; return whether they have."""
+        """Forward messages until all ranks that came have ended, with a time limit; return whether they have."""
         with self._lock:
             return self._lock.wait_for(lambda: self._ends.keys() <= self._gone, seconds)
 
@@ -101,18 +101,17 @@ def _line(message: dict[str, Any]) -> bytes:
 
 @attrs.define(eq=False)
 class Meeting:
-    """One rank's end.
+    """Connection of one rank.
 
     Attributes:
-        rank: The number of this one.
-        size: How many there are.
-        late: After how many seconds of waiting the ranks are told that others wait for.
-        timeout: After how many seconds of waiting a rank gives up; None for never.
-        place: Where this one is.
-        count: How many collectives it has come to.
-        turn: How often programs failed.
-        stop: Called with a turn, in the thread that reads, when a rank has failed in it.
-
+        rank: Number of this rank.
+        size: Number of ranks.
+        late: Seconds of waiting after which late ranks are reported.
+        timeout: Seconds of waiting after which a rank gives up; None for never.
+        place: Place of this rank.
+        count: Number of its collectives so far.
+        turn: Number of failures of programs.
+        stop: Called with a turn, in the reading thread, when a rank has failed in it.
     """
 
     rank: int
@@ -132,11 +131,10 @@ class Meeting:
     _end: socket.socket | None = attrs.field(default=None, init=False)
 
     def connect(self, host: str, port: int) -> None:
-        """Find the hub, once; it may come later than this rank.
+        """Connect to the hub, once; it may start later than this rank.
 
         Raises:
             LostError: TIL816, it does not come.
-
         """
         if self._end is not None:
             return
@@ -166,11 +164,10 @@ class Meeting:
         return [rank for rank in range(self.size) if rank != self.rank]
 
     def share(self, key: str, text: str, group: Sequence[int]) -> list[str]:
-        """Return the texts of all ranks of a group, each of which calls it with a text of its own.
+        """Return the texts of all ranks of a group, each of which passes its own.
 
         Raises:
             LostError: TIL814 or TIL816, another one failed, has ended, or does not come.
-
         """
         name = f"{self.turn} {key}"
         others = [rank for rank in group if rank != self.rank]
@@ -185,11 +182,11 @@ class Meeting:
         return [found[rank] for rank in group]
 
     def check(self, ranks: Iterable[int], turn: int | None = None) -> None:
-        """Look at notices of a turn, by default this one.
+        """Check notices of a turn, by default this one.
 
         Raises:
-            LostError: What this rank gave up by; TIL814, one failed, or one that this one waits for has ended.
-
+            LostError: The error by which this rank gave up; TIL814, one failed, or one that this one waits for has
+                ended.
         """
         turn = self.turn if turn is None else turn
         if turn in self._failed:
@@ -203,23 +200,23 @@ class Meeting:
                 raise LostError.of("TIL814", f"rank {rank} has ended, and rank {self.rank} waits in {self.place}")
 
     def fail(self, error: str) -> None:
-        """Tell the others that this rank failed, unless another was first; what follows is the next turn."""
+        """Notify the others that this rank failed, unless another was first; this begins the next turn."""
         first, _, error = self._failed.setdefault(self.turn, (self.rank, "TIL814", error))
         if first == self.rank:
             self._tell("failed", self.others, key=str(self.turn), text=error)
         self.turn += 1
 
     def give_up(self, code: str, error: str) -> None:
-        """Let this rank stop waiting, with an error of its own; the others are told when it fails by that."""
+        """Make this rank stop waiting, with its own error; the others are notified when it fails by that."""
         self._failed.setdefault(self.turn, (self.rank, code, error))
 
     def ask(self, ranks: Sequence[int]) -> None:
-        """Ask ranks where they are."""
+        """Ask ranks for their places."""
         self._answers.clear()
         self._tell("asked", ranks)
 
     def described(self, ranks: Sequence[int]) -> str:
-        """Return where ranks are that were asked."""
+        """Return the places of ranks that were asked."""
         found = []
         for rank in ranks:
             count, place = self._answers.get(rank, (self.count, ""))
@@ -230,7 +227,7 @@ class Meeting:
         return "; ".join(found) or "all others are there, and messages are on their way"
 
     def leave(self) -> None:
-        """End the connection, after what was sent before."""
+        """End the connection, after sending pending messages."""
         atexit.unregister(self.leave)
         end, self._end = self._end, None
         if end is not None:
@@ -281,11 +278,11 @@ class Meeting:
 
 
 _HUBS: Final[dict[tuple[str, int], Hub]] = {}
-"""Hubs of this process, by where ranks find them."""
+"""Hubs of this process, by address."""
 
 
 def hub_at(host: str, port: int) -> int:
-    """Start a hub where there is none, at any port for 0, and return its port; it lives until the last rank ends.
+    """Start a hub if there is none, at any port for 0, and return its port; it lives until the last rank ends.
 
     Raises:
         BackendError: TIL811, the port is not free.
@@ -300,7 +297,7 @@ def hub_at(host: str, port: int) -> int:
 
 @attrs.define(eq=False)
 class Lateness:
-    """The patience of a rank with others, which it asks where they are before it calls them late."""
+    """Patience of a rank with others, which it asks for their places before it reports them as late."""
 
     meeting: Meeting
     begun: float = attrs.field(factory=time.monotonic)
@@ -311,11 +308,10 @@ class Lateness:
         self.patience = within(self.meeting.late, self.meeting.timeout)
 
     def look(self, ranks: Sequence[int]) -> None:
-        """Tell who is late, once it is time.
+        """Report late ranks when it is time.
 
         Raises:
             LostError: TIL816, the time is over.
-
         """
         now, meeting = time.monotonic(), self.meeting
         waited = now - self.begun

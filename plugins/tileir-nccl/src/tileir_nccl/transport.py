@@ -1,4 +1,4 @@
-"""One rank's end: messages and merges of NCCL behind the rank's kernels, in their stream."""
+"""Transport of one rank: NCCL messages and merges in the stream of the rank's kernels."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _OPERATIONS: Final = {
 
 
 def native(how: Aggregation, dtype: np.dtype[Any], *, ordered: bool) -> tuple[int, int] | None:
-    """Return type and operation by which NCCL merges to the right values; None where it does not.
+    """Return type and operation by which NCCL merges correctly; None if it does not.
 
-    It has no integers of 16 bits, and its extrema of floats lose NaN. Floats are added in an order of its own, which
-    is no other one where two are added.
+    It has no 16-bit integers, and its extrema of floats lose NaN. Floats are added in its own order, which is unique
+    for two summands.
     """
     if how not in _OPERATIONS:
         return None
     adds = how in {Aggregation.SUM, Aggregation.PROD}
-    if dtype == np.bool_:  # 0 and 1: a sum is true where any is, a product where all are
+    if dtype == np.bool_:  # 0 and 1: a sum is true if any is, a product if all are
         some = how in {Aggregation.SUM, Aggregation.MAX}
         return int(_BYTES), int(nccl.RedOp.Max if some else nccl.RedOp.Min)
     if dtype.name not in _TYPES or (dtype.kind not in "iu" and (ordered or not adds)):
@@ -56,7 +56,7 @@ def native(how: Aggregation, dtype: np.dtype[Any], *, ordered: bool) -> tuple[in
 
 @attrs.define(eq=False, slots=False)
 class NCCLTransport(Transport):
-    """A rank that has a card. What its methods put into the stream of arrays there is not waited for."""
+    """Rank with a card. Its methods do not wait for the work that they put into the card's stream."""
 
     card: Card
     ordered: bool
@@ -68,7 +68,7 @@ class NCCLTransport(Transport):
 
     @property
     def agreed(self) -> frozenset[str]:
-        """Texts of the programs that all ranks are known to run, in this call or one before."""
+        """Texts of the programs that all ranks are known to run, in this call or an earlier one."""
         return self.card.agreed.get(self.turn, frozenset())
 
     @agreed.setter
@@ -76,7 +76,7 @@ class NCCLTransport(Transport):
         self.card.agreed = {self.turn: texts}
 
     def exchange(self, sent: Sequence[Message], received: Sequence[Message]) -> None:
-        """Send and receive all messages at once; those of the host are waited for."""
+        """Send and receive all messages at once; host messages are waited for."""
         outgoing = [(rank, self._there(array)) for rank, array in sent if array.nbytes]
         incoming = [(rank, array, self._there(array)) for rank, array in received if array.nbytes]
         if not outgoing and not incoming:
@@ -97,7 +97,7 @@ class NCCLTransport(Transport):
         self.card.meeting.check(())
 
     def merged(self, merges: Sequence[Merge], group: Sequence[int]) -> bool:
-        """Merge integers, and sums and products of floats unless they are to be ordered, in one call of the card."""
+        """Merge integers, and sums and products of floats unless they are ordered, in one call of the card."""
         ordered = self.ordered and len(group) > 2
         kinds = [native(each.how, each.result.dtype, ordered=ordered) for each in merges]
         if None in kinds:
@@ -123,17 +123,17 @@ class NCCLTransport(Transport):
         return True
 
     def check(self) -> None:
-        """Raise where another rank failed in the turn of this end, or was late."""
+        """Raise if another rank failed in the turn of this transport, or was late."""
         self.card.meeting.check((), self.turn)
 
     def hand_over_again(self) -> None:
-        """Count the collectives of recorded work as one."""
+        """Count the collectives of replayed work as one."""
         self.place = "recorded work"
         self._enter()
         self.card.hand_over_again()
 
     def abort(self, error: BaseException) -> None:
-        """Tell the others, who raise it when they next wait, and those that wait on their cards."""
+        """Notify the others, which raise the error when they next wait, including those that wait on their cards."""
         self.card.meeting.fail(told(error))
 
     def _enter(self) -> None:

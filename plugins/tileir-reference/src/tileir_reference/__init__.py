@@ -1,6 +1,6 @@
-"""A back end whose device is the interpreter of tileir's kernels: slow, and right by definition.
+"""Back end whose device is the interpreter of tileir's kernels: slow, and correct by definition.
 
-It is all that a back end needs, and uses only what any other wheel can use.
+It is a complete back end, and uses only public interfaces.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Memory:
 
 @attrs.frozen
 class Library:
-    """The kernels are the code."""
+    """Library whose code is the kernels."""
 
     kernels: tuple[KernelFunction, ...]
 
@@ -66,7 +66,7 @@ class Library:
 
 @attrs.frozen
 class Compiler:
-    """There is nothing to do."""
+    """Compiler without any work."""
 
     identity: str = "tileir-reference 1"
 
@@ -75,7 +75,7 @@ class Compiler:
         return Library(tuple(kernels))
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> Library:
-        """Do the same; parts that :meth:`Library.save` does not make are not ours."""
+        """Return a library of the kernels; refuse parts that :meth:`Library.save` does not make."""
         if parts:
             raise BackendError.of("TIL806", f"saved code has parts {', '.join(sorted(parts))}, not none")
         return self.build(kernels)
@@ -83,14 +83,14 @@ class Compiler:
 
 @attrs.frozen
 class Kernel:
-    """A kernel as Python closures."""
+    """Kernel as Python closures."""
 
     function: KernelFunction
     compiled: CompiledKernel
     scheduler: Scheduler
 
     def launch(self, buffers: Sequence[Memory]) -> None:
-        """Run now: submit and wait, so that a closed executor says so."""
+        """Run now: submit and wait, so that a closed executor raises its error."""
         self.run(buffers).wait()
 
     def run(self, buffers: Sequence[Memory], after: Sequence[Event] = ()) -> Event:
@@ -107,7 +107,7 @@ class Kernel:
 
 @attrs.frozen(eq=False)
 class Executor:
-    """Runs everything in one thread, in the order in which it becomes possible."""
+    """Executor that runs everything in one thread, in the order in which it becomes possible."""
 
     scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-reference"))
 
@@ -118,7 +118,7 @@ class Executor:
         return Memory(room[start : start + nbytes])
 
     def wrap(self, array: np.ndarray[Any, Any]) -> Memory | None:
-        """Return the memory of an array; the interpreter wants its elements aligned."""
+        """Return the memory of an array, whose elements the interpreter requires to be aligned."""
         flags = array.flags
         return Memory(array.reshape(-1).view(np.uint8)) if flags.c_contiguous and flags.aligned else None
 
@@ -147,4 +147,4 @@ BACKEND: Final[Backend[Library]] = Backend(
     "reference", lambda: (DEVICE,), lambda _device, _options: Compiler(), lambda _device, _options: Executor(),
     forms={"semtree": "Semtree"}, rank=-1,
 )  # fmt: skip
-"""What the entry point names. A negative rank: nobody gets this device without asking for it."""
+"""Target of the entry point. By its negative rank, the device is only used if it is named."""

@@ -4,4 +4,4 @@ from pathlib import Path
 from typing import Final
 
 FUNCTIONS: Final = (Path(__file__).parent / "tints.tile").read_text(encoding="utf-8")
-"""What the entry point names: the text of a file of functions."""
+"""Target of the entry point: the text of a file of functions."""

@@ -1,1 +1,1 @@
-"""Memory placed in the banks of a device, and copies between them."""
+"""Placement of memory in the banks of a device, and copies between them."""

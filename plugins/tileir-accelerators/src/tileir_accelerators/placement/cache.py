@@ -1,10 +1,10 @@
-"""Keep what a block touches in memory of its own: packed, in another order, or padded against bank conflicts.
+"""Caching of a block's views in separate memory: packed, in another order, or padded against bank conflicts.
 
-A view ``X`` becomes ``X_raw``, beside an allocation ``X`` of what it showed. Copy blocks fill the allocation before the
-statements of the block (``load_X``), or take what they wrote from there afterwards (``store_X``); sums start from
-nothing in it (``init_X``), and the store merges them with what was there. This is the cache pass of PlaidML's Stripe.
+A view ``X`` becomes ``X_raw``, beside an allocation ``X`` with its content. Copy blocks fill the allocation before the
+statements of the block (``load_X``), or write it back afterwards (``store_X``); sums start from the identity in it
+(``init_X``), and the store merges them with the previous content. This is the cache pass of PlaidML's Stripe.
 
-Which views of a block may be kept in memory of their own: those for which copies change nothing.
+Only views for which copies change nothing may be cached.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tileir_accelerators.placement.locate import Place, location
 
 
 def may_cache(level: Level, view: Refinement, *, tests: bool) -> bool:
-    """Return whether ``view`` of the block at ``level`` may be cached; ``tests`` whether copies may test bounds."""
+    """Return whether ``view`` of the block at ``level`` may be cached; ``tests`` allows bounds tests in copies."""
     block = level.block
     root = level.root(view)
     others = [r for r in block.refinements if r is not view and level.root(r) == root]
@@ -76,7 +76,7 @@ def _stays_inside(level: Level, view: Refinement) -> bool:
 
 
 def _has_tests(level: Level | None) -> bool:
-    """Return whether constraints may keep points from running, in the block, around it or inside it."""
+    """Return whether constraints may exclude points, in the block, around it or inside it."""
     if level is not None and has_constraints(level.block):
         return True
     while level is not None:
@@ -113,8 +113,8 @@ def _has_specials(block: Block, name: str) -> bool:
 def _is_covered(level: Level, view: Refinement) -> bool:
     """Return whether each point of the block stores every element of the view that lies inside the tensor.
 
-    Only one chain of blocks may write it, down to a single store. Its constraints may turn elements outside the tensor
-    away, and some but not all points that store an element.
+    Only one chain of blocks may write it, down to a single store. Its constraints may exclude elements outside the
+    tensor, and some but not all points that store an element.
     """
     place = level.place(view)
     store = _storing(level, view.name)
@@ -137,7 +137,7 @@ def _is_covered(level: Level, view: Refinement) -> bool:
 
 
 def _constraints_between(outer: Level, inner: Level) -> Iterator[Affine]:
-    """Yield the constraints of a block, and of those around it up to ``outer``, whose own are left out."""
+    """Yield the constraints of a block and of its ancestors inside ``outer``."""
     while inner is not outer and inner.parent is not None:
         yield from inner.constraints()
         inner = inner.parent
@@ -149,7 +149,7 @@ def _limits(access: tuple[Affine, ...], sizes: tuple[int, ...]) -> Iterator[tupl
 
 
 def _storing(level: Level, name: str) -> tuple[Level, str] | None:
-    """Return the level of the one store to a view, and what the view is called there; None where it is no such."""
+    """Return the level of the only store to a view, and the name of the view there; None without a single store."""
     writers = [s for s in level.block.statements if name in views_written(s)]
     if len(writers) != 1:
         return None
@@ -178,17 +178,17 @@ def _factor(_: object, __: attrs.Attribute[float], limit: float) -> None:
 
 @attrs.frozen
 class Cache:
-    """Keep views of blocks that hold other blocks in memory of their own, with copies before and after.
+    """Cache views of blocks that hold other blocks, with copies before and after.
 
     A view is left alone if a copy could change the meaning: if some of its elements may not be written, or if it
     aliases another view.
 
     Attributes:
-        reqs: Tags that a block must carry; the outermost such blocks of a kernel are processed.
-        ref: The name of the view; empty for all views of more than one element.
+        reqs: Tags that a block must carry; the outermost matching blocks of a kernel are processed.
+        ref: Name of the view; empty for all views of more than one element.
         dirs: Directions of the views to cache: ``in``, ``out`` and ``inout``.
         mem_loc: The memory, such as ``LOCAL`` or ``SCRATCH``; if empty, the device chooses.
-        xfer_loc: The location of the copy blocks, such as ``DMA``.
+        xfer_loc: Location of the copy blocks, such as ``DMA``.
         order: Axes of the view in memory, from slowest to fastest; if empty, their original order.
         odd_size: Whether to make strides odd, which avoids bank conflicts of columns.
         odd_limit: Maximum growth of memory by odd strides, as a factor; views that exceed it are packed.
@@ -208,7 +208,7 @@ class Cache:
     add_constraints: bool = True
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with the chosen views in memory of their own."""
+        """Return the program with the chosen views cached."""
         main = Level(program.main)
 
         def cached(kernel: Statement) -> tuple[Statement, ...]:
@@ -218,7 +218,7 @@ class Cache:
         return with_kernels(program, rewritten(program.main.statements, cached))
 
     def _descend(self, statement: Statement, parent: Level, *, here: bool) -> Statement:
-        """Return a statement with copies in the first blocks that are selected; ``here`` in this one."""
+        """Return a statement with copies in the first matching blocks; ``here`` in this one."""
         if not isinstance(statement, Block):
             return statement
         level = Level(statement, parent)
@@ -249,7 +249,7 @@ class Cache:
         return view.name == self.ref if self.ref else view.shape.elements > 1
 
     def _with_copies(self, level: Level, views: list[Refinement]) -> Block:
-        """Return the block with ``views`` in memory of their own."""
+        """Return the block with ``views`` cached."""
         block = level.block
         names = NameScope.of(r.name for r in block.refinements)
         before: list[Statement] = []

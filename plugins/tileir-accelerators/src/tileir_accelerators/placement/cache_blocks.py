@@ -1,4 +1,4 @@
-"""The blocks and shapes of a cached view: its allocation, what fills it, and what takes the results from there."""
+"""Blocks and shapes of a cached view: its allocation, initialisation, loads and stores."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tileir.stripe.ir import (
 
 
 def packed_shape(view: Refinement, order: tuple[int, ...], odd_limit: float) -> TensorShape:
-    """Return a shape of the view's sizes without gaps, its axes from slowest to fastest in ``order``.
+    """Return a packed shape with the view's sizes, its axes from slowest to fastest in ``order``.
 
-    ``order`` that does not name each axis once is not followed; the axes then stay in the order of their strides. With
-    an ``odd_limit`` above 0 all distances are odd, unless that takes more than so many times the memory.
+    If ``order`` does not name each axis once, the axes are in the order of their strides. With an ``odd_limit`` above 0
+    all strides are odd, unless that exceeds this factor of memory.
     """
     sizes, strides = view.shape.sizes, view.shape.strides
     axes = range(len(sizes))
@@ -45,14 +45,14 @@ def packed_shape(view: Refinement, order: tuple[int, ...], odd_limit: float) -> 
 
 @attrs.frozen(eq=False)
 class Copies:
-    """The copy blocks of one view.
+    """Copy blocks of one view.
 
     Attributes:
-        level: The block that has the view.
-        view: The view as it was.
+        level: Block of the view.
+        view: The original view.
         raw: The view under its new name.
-        own: The allocation that has its old one.
-        location: What copies.
+        own: The allocation with the original name.
+        location: Unit that copies.
     """
 
     level: Level
@@ -62,7 +62,7 @@ class Copies:
     location: Location
 
     def before(self) -> tuple[Block, ...]:
-        """Return what fills the allocation before anything else happens."""
+        """Return the blocks before the other statements: loads or initialisation."""
         if not self.view.direction.reads:
             return ()
         if self.view.direction is Direction.INOUT and self.view.merges:
@@ -70,11 +70,11 @@ class Copies:
         return (self._copy("load", self.raw, self.own),)
 
     def after(self) -> tuple[Block, ...]:
-        """Return what hands the results on, when all else has happened."""
+        """Return the blocks after the other statements: stores of results."""
         return (self._copy("store", self.own, self.raw),) if self.view.direction.writes else ()
 
     def _filled(self) -> Block:
-        """Return the block that makes the allocation hold what adds nothing."""
+        """Return the block that fills the allocation with the identity of the aggregation."""
         dtype = self.view.shape.dtype
         assert self.view.aggregation is not None
         indices = self._axes(self.own)
@@ -119,7 +119,7 @@ class Copies:
         return [Index(f"d{axis}", size) if size > 1 else None for axis, size in enumerate(view.shape.sizes)]
 
     def _in_memory_order(self, indices: list[Index | None]) -> list[Index | None]:
-        """Return the indices so that the last one moves least in the tensor."""
+        """Return the indices sorted so that the last one has the smallest stride in the tensor."""
         strides = self.raw.shape.strides
         return [indices[axis] for axis in sorted(range(len(indices)), key=lambda axis: -abs(strides[axis]))]
 
@@ -135,7 +135,7 @@ class Copies:
         return attrs.evolve(view.element(direction, access), aggregation=aggregation, location=where)
 
     def _located(self, handed: _Handed) -> Location:
-        """Return what copies, in the indices of a copy block."""
+        """Return the unit that copies, in the indices of a copy block."""
         return tuple(
             attrs.evolve(device, units=tuple(map(handed.inside, device.units))) if device.units else device
             for device in self.location
@@ -159,7 +159,7 @@ class Copies:
 
 @attrs.frozen(repr=False)
 class _Handed:
-    """The indices of a copy block that hand on those of the block around it."""
+    """Indices of a copy block that pass on those of the enclosing block."""
 
     names: NameScope
     passed: dict[str, Index] = attrs.field(factory=dict)
@@ -169,7 +169,7 @@ class _Handed:
         return cls(NameScope.of(index.name for index in indices if index is not None))
 
     def inside(self, affine: Affine) -> Affine:
-        """Return an affine of the indices around in those of the copy block."""
+        """Return an affine of the enclosing block's indices in those of the copy block."""
         for name in affine.indices:
             if name not in self.passed:
                 self.passed[name] = Index(self.names.fresh(name), 1, Affine.index(name))

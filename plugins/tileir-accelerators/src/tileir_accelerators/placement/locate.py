@@ -1,6 +1,6 @@
-"""Say where blocks run and where memory is.
+"""Passes that assign locations to blocks and memory.
 
-Locations as options of passes: devices with units that numbers, affines of indices, or tags of indices name.
+Locations are options of passes: devices with units given by numbers, affines of indices, or tags of indices.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Place:
     """One device of a location.
 
     Attributes:
-        name: The name of the device, such as ``SRAM``.
+        name: Name of the device, such as ``SRAM``.
         units: Its unit number along each dimension of units: a number; ``#tag`` for the value of the block's only index
             with this tag; or an affine of the block's indices, such as ``2*i + 1``.
     """
@@ -80,7 +80,7 @@ def _unit(unit: int | str, block: Block) -> Affine:
 
 
 def is_at(where: Location, places: Sequence[Place]) -> bool:
-    """Return whether a location begins with the devices of ``places``; units count where both sides have numbers."""
+    """Return whether a location begins with the devices of ``places``; units are compared if both have numbers."""
     return len(where) >= len(places) and all(map(_matches, where, places))
 
 
@@ -92,9 +92,9 @@ def _matches(device: Device, place: Place) -> bool:
 
 
 def memory_of(places: Sequence[Place], target: Target) -> MemoryUnit | None:
-    """Return the memories that the last device of ``places`` is one of, by the hardware model of a target.
+    """Return the memories of the last device of ``places``, by the hardware model of a target.
 
-    None where no place is given, or the model has no such memory: tags and locations may name what it does not know.
+    None without a place, or if the model has no such memory: tags and locations may name unknown memories.
     """
     if not places:
         return None
@@ -132,7 +132,7 @@ class LocateBlock:
 
 @attrs.frozen
 class LocateInnerBlock:
-    """Name the device that runs blocks directly inside the selected ones.
+    """Assign a device to blocks directly inside the selected ones.
 
     Attributes:
         reqs: Tags that the enclosing block must carry.
@@ -217,9 +217,9 @@ class LocateMemory:
 
 
 def located_by(statement: Statement, moved: Mapping[str, Refinement]) -> Statement:
-    """Return a statement whose views of the refinements ``moved``, and views of these, have the locations of those.
+    """Return a statement with the locations of ``moved`` refinements in their views, at any depth.
 
-    Units that indices choose are named where the memory is allocated only.
+    Units that indices choose are only named at the allocation.
     """
     return with_views(statement, moved, lambda view, of: attrs.evolve(view, location=fixed(of.location)))
 

@@ -1,4 +1,4 @@
-"""Give allocations their bytes in the arena of each memory."""
+"""Pass that assigns allocations their offsets in each memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Limit:
 
 
 _MOST_BY_DEPS: Final = 1024
-"""With more allocations than this, statements count as run in order: all pairs are too many to look at."""
+"""Number of allocations from which statements count as run in order, to avoid comparing all pairs."""
 
 
 @attrs.frozen
@@ -63,7 +63,7 @@ class MemoryPlacement:
     limits: tuple[Limit, ...] | None = None
 
     def for_target(self, target: Target) -> MemoryPlacement:
-        """Return the pass with the sizes of memories, as the hardware model has them, where none are given."""
+        """Return the pass with the memory sizes of the hardware model, if none are given."""
         if self.limits is not None:
             return self
         units = [unit for unit in hardware_of(target).memory_units if unit.name != REGISTER]
@@ -74,7 +74,7 @@ class MemoryPlacement:
         """Return the program with memory placed.
 
         Raises:
-            TileError: TIL548, what is in use at a time is larger than its memory.
+            TileError: TIL548, simultaneously live data are larger than their memory.
         """
         lasting = frozenset((*program.inputs, *program.outputs))
         placed = rewrite_blocks(program, lambda scope: self._placed(scope, lasting), self.reqs, entry=True)
@@ -118,7 +118,7 @@ class MemoryPlacement:
 
 @attrs.define(eq=False, repr=False)
 class _Placer:
-    """First fit, in the order in which allocations are made; what never ends goes first."""
+    """First-fit placement in allocation order, with unbounded live ranges first."""
 
     coexistence: Coexistence
     alignment: int
@@ -143,7 +143,7 @@ class _Placer:
         return offset
 
     def _taken(self, life: Lifetime) -> set[tuple[int, int]]:
-        """Return the bytes, first and end, of all that is in use together with an allocation."""
+        """Return the bytes, first and end, of all allocations live together with an allocation."""
         taken = set()
         for other in self.placed:
             if same_place(other.allocation.location, life.allocation.location):
@@ -155,7 +155,7 @@ class _Placer:
 
 
 def _with_offsets(block: Block, offsets: Mapping[int, int]) -> Block:
-    """Return a block with offsets for the allocations of it and of those inside; nesting is bounded."""
+    """Return a block with offsets for its allocations and those inside; nesting is bounded."""
     refinements = tuple(attrs.evolve(r, offset=offsets[id(r)]) if id(r) in offsets else r for r in block.refinements)
     statements = rewritten(block.statements, lambda s: (_with_offsets(s, offsets) if isinstance(s, Block) else s,))
     if refinements == block.refinements and statements is block.statements:
@@ -164,6 +164,6 @@ def _with_offsets(block: Block, offsets: Mapping[int, int]) -> Block:
 
 
 def _deps_again(scope: Scope) -> Block:
-    """Return a block with the dependencies that placement asks for, if it had any."""
+    """Return a block with recomputed dependencies for the placement, if it had any."""
     block = scope.block
     return with_dependences(scope) if any(statement.deps for statement in block.statements) else block

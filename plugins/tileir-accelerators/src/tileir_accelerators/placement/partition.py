@@ -1,6 +1,6 @@
-"""Share the work of a block out to several units, and a memory's content to several banks.
+"""Partitioning of a block's work over several units, and of memory over several banks.
 
-Hand indices of blocks down to blocks inside them, where they are not visible.
+Also passes indices of blocks down to inner blocks, where they are not visible.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PartitionCompute:
         return self._located(_without_idle(outer, chosen.name, self.idx_tag), block.location)
 
     def _size(self, index: Index) -> int:
-        """Return the points of a part."""
+        """Return the number of points of a part."""
         size = -(-index.range // self.num_parts)
         return -(-size // self.only_multiple_of) * self.only_multiple_of
 
@@ -90,7 +90,7 @@ def _owns_results(block: Block, name: str) -> bool:
 
 
 def moves_apart(view: Refinement, name: str) -> bool:
-    """Return whether different values of an index lead to different elements, along an axis that it moves alone."""
+    """Return whether different values of an index select different elements, by an axis that only it moves."""
     return any(
         affine.indices == (name,) and abs(int(affine.coefficient(name))) >= dim.size
         for affine, dim in zip(view.access, view.shape.dims, strict=True)
@@ -98,7 +98,7 @@ def moves_apart(view: Refinement, name: str) -> bool:
 
 
 def _without_idle(outer: Block, chosen: str, tag: str) -> Block:
-    """Return a block of parts over the chosen index, which gets a tag; the others have one value only."""
+    """Return a block of parts over the chosen index, which gets a tag; the other indices have one value."""
     kept = tuple(
         index.worded(tag) if index.name == chosen else index
         for index in outer.indices
@@ -159,7 +159,7 @@ class PartitionMemory:
 
 
 def _axes_of_parts(block: Block, name: str, tag: str) -> Iterator[int]:
-    """Yield the axes of a refinement along which blocks inside move when they go from part to part."""
+    """Yield the axes of a refinement that the part index of inner blocks moves."""
     pending = [(inner, name) for inner in block.blocks]
     while pending:
         current, source = pending.pop()
@@ -172,9 +172,9 @@ def _axes_of_parts(block: Block, name: str, tag: str) -> Iterator[int]:
 
 
 def hand_down(program: Program, needed: Callable[[Aliases], Iterable[str]], reqs: tuple[str, ...]) -> Program:
-    """Return the program with all indices visible that the selected blocks need; itself where they are already.
+    """Return the program with all indices visible that the selected blocks need; the program itself if they are.
 
-    ``needed`` names them ``depth:index``, as :class:`tileir.stripe.aliases.Aliases` does.
+    ``needed`` names them ``depth:index``, like :class:`tileir.stripe.aliases.Aliases`.
     """
     entry, missing = _handed(Aliases(enter(program.entry, None, 0)), needed, choice(program, reqs))
     if missing:
@@ -183,7 +183,7 @@ def hand_down(program: Program, needed: Callable[[Aliases], Iterable[str]], reqs
 
 
 def visible(aliases: Aliases) -> dict[str, str]:
-    """Return the name in a block of each index, named ``depth:index``, of it or of a block around it."""
+    """Return the local name of each visible index, named ``depth:index``, of a block or its ancestors."""
     found: dict[str, str] = {}
     for name, value in aliases.values.items():
         if value.offset == 0 and len(value.terms) == 1 and value.terms[0][1] == 1:
@@ -194,7 +194,7 @@ def visible(aliases: Aliases) -> dict[str, str]:
 def _handed(
     aliases: Aliases, needed: Callable[[Aliases], Iterable[str]], chosen: Callable[[Block], bool]
 ) -> tuple[Block, dict[str, str]]:
-    """Return a block with indices added, and for each of them, by ``depth:index``, its name; all still start at 0."""
+    """Return a block with added indices, and their names by ``depth:index``; all still start at 0."""
     block = aliases.scope.block
     asked = dict.fromkeys(needed(aliases)) if chosen(block) else {}
     inner: list[tuple[Block, dict[str, str]] | Statement] = []
@@ -217,7 +217,7 @@ def _handed(
 
 
 def _filled(handed: tuple[Block, dict[str, str]], known: dict[str, str]) -> Block:
-    """Return an inner block whose new indices get their values from the block around it."""
+    """Return an inner block whose new indices get their values from the enclosing block."""
     block, added = handed
     values = {name: known[symbol] for symbol, name in added.items()}
     if not values:

@@ -1,4 +1,4 @@
-"""Several points of a block as one, one after the other: what can overlap then overlaps between points."""
+"""Grouping of several points of a block into one, so that their statements can overlap."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tileir_accelerators.placement.partition import moves_apart
 
 
 def grouped(block: Block, depth: int) -> Block:
-    """Return a block each point of which does the work of ``depth`` points of ``block``; itself where none can.
+    """Return a block each point of which does the work of ``depth`` points of ``block``; ``block`` if impossible.
 
-    The last index is taken whose range ``depth`` divides, which no constraint tests, and whose values do not share
-    elements of a result that they move. Views that the index does not move are shared, of others there are ``depth``.
+    It groups the last index whose range ``depth`` divides, which no constraint tests, and whose values do not share
+    elements of a result that they move. Views that the index does not move are shared; others are replicated ``depth``
+    times.
     """
     index = next((i for i in reversed(block.indices) if _divides(block, i, depth)), None)
     if depth == 1 or index is None:
@@ -40,7 +41,7 @@ def grouped(block: Block, depth: int) -> Block:
 
 
 def _divides(block: Block, index: Index, depth: int) -> bool:
-    """Return whether groups of ``depth`` values of an index can be one point."""
+    """Return whether ``depth`` values of an index can be grouped into one point."""
     if index.affine is not None or index.range % depth or index.is_marked:
         return False
     if any(index.name in constraint.indices for constraint in block.constraints):

@@ -1,12 +1,12 @@
 """Residency of data in an inner memory, in time and place: a reverse linear scan over statements.
 
-The scan goes from the last statement to the first. What a statement needs gets a slot there if it has none, and keeps
-it up to the statement that makes it, or up to where it is brought in. Where memory is short, what is needed again
-farthest back is spilled and brought in later. Slots that have become free are used again. This is linear-scan
-register allocation (Poletto and Sarkar, 1999) with Belady's choice of victims, in the direction in which PlaidML's
-SchedulePass goes: uses are met before definitions, so that only what is needed holds memory.
+The scan goes from the last statement to the first. An item that a statement needs gets a slot if it has none, and keeps
+it back to its definition or load. Under memory pressure, the item with the most distant use is spilled and reloaded
+later. Free slots are reused. This is linear-scan register allocation (Poletto and Sarkar, 1999) with Belady's choice of
+victims, in the direction of PlaidML's SchedulePass: uses precede definitions in the scan, so that only needed items
+hold memory.
 
-Places in a memory of several banks, and where in it something new can go.
+Also slots in a memory of several banks, and the search for free ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Use:
 
 @attrs.frozen(eq=False)
 class Item:
-    """Something that statements use in the inner memory.
+    """Data that statements use in the inner memory.
 
     Attributes:
         name: Name of the item.
@@ -72,9 +72,9 @@ class Item:
         return tuple(number for number in self._numbers if self.uses[number].inside or self.splits(number))
 
     def splits(self, number: int) -> bool:
-        """Return whether no live range goes over a statement that changes the item outside, or reads changes there.
+        """Return whether no live range may cross a statement that changes the item outside, or reads changes there.
 
-        Where it reads outside what nothing has changed yet, a live range goes on.
+        Reading unchanged data outside does not split a live range.
         """
         use = self.uses.get(number)
         return use is not None and not use.inside and self._made is not None and self._made <= number
@@ -120,7 +120,7 @@ class LiveRange:
 
 @attrs.frozen
 class Shortage:
-    """A statement whose data do not fit: how many bytes it needs, and what the largest item is."""
+    """Statement whose data do not fit: number of bytes that it needs, and its largest item."""
 
     statement: int
     needed: int
@@ -130,19 +130,18 @@ class Shortage:
 def plan(
     items: Sequence[Item], count: int, memory: Memory, window: int, reserved: Mapping[int, Sequence[Slot]]
 ) -> tuple[LiveRange, ...] | tuple[Shortage, ...]:
-    """Return when and where items are in the inner memory, in the order in which they come there.
+    """Return the live ranges and slots of items in the inner memory, in the order of their loads or definitions.
 
     Args:
-        items: What the statements use.
-        count: How many statements there are.
+        items: Items of the statements.
+        count: Number of statements.
         memory: The inner memory.
-        window: By how many statements items are brought in before their first use, if memory allows; slots of what is
-            brought out stay unused as long, if there are others.
+        window: Number of statements by which loads precede the first use, if memory allows; slots of stored items stay
+            unused as long, if there are others.
         reserved: Slots that statements use for themselves.
 
     Returns:
-        The live ranges; or, where statements need more than there is, all of these.
-
+        The live ranges; or all shortages, if statements need more memory than there is.
     """
     shortages = tuple(_shortages(items, count, memory))
     if shortages:
@@ -177,7 +176,7 @@ def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Sh
 
 @attrs.define(eq=False, repr=False)
 class _Scan:
-    """The state of the scan: what is live at the statement that it has reached."""
+    """State of the scan: live items at the current statement."""
 
     items: Sequence[Item]
     memory: Memory
@@ -192,7 +191,7 @@ class _Scan:
         self._by_statement = grouped((number, item) for item in self.items for number in item.uses)
 
     def visit(self, number: int) -> Shortage | None:
-        """Go back over one statement; return how its data do not fit, if they do not."""
+        """Go back over one statement; return a shortage if its data do not fit."""
         used = self._by_statement.get(number, [])
         wanted = [item for item in used if item.uses[number].inside]
         held = self.reserved.get(number, ())
@@ -224,7 +223,7 @@ class _Scan:
         self.done.append(live)
 
     def _admit(self, wanted: Sequence[Item], number: int) -> bool:
-        """Give a slot to all items that a statement wants; False where that is not possible."""
+        """Assign slots to all items that a statement needs; False if that is impossible."""
         missing = sorted((item for item in wanted if item.name not in self._live), key=lambda i: (-i.size, i.name))
         kept = {item.name for item in wanted}
         for item in missing:
@@ -236,7 +235,7 @@ class _Scan:
         return True
 
     def _admit_anew(self, wanted: Sequence[Item], number: int) -> bool:
-        """Give slots in an empty memory: what later statements share has its place by chance in the way."""
+        """Assign slots in an empty memory, since fragmentation by later statements is in the way."""
         for live in tuple(self._live.values()):
             if live.uses:
                 self._close(live, number + 1)
@@ -246,7 +245,7 @@ class _Scan:
         return all(self._open(item, number) for item in ordered)
 
     def _open(self, item: Item, number: int) -> bool:
-        """Begin a live range, if there is room, preferably where nothing has just been or is about to be."""
+        """Begin a live range, if there is room, preferably in a slot that is unused before and after."""
         taken = [live.slot for live in self._live.values()]
         taken.extend(self.reserved.get(number, ()))
         latest = takewhile(lambda live: live.first <= number + self.window + 1, reversed(self.done))
@@ -263,13 +262,13 @@ class _Scan:
         return True
 
     def _victim(self, number: int, kept: set[str]) -> LiveRange | None:
-        """Return the live range to spill, at least cost: one that is brought in anyway, or is used farthest back."""
+        """Return the live range to spill, at least cost: one that is loaded anyway, or has the most distant use."""
         others = [live for live in self._live.values() if live.item.name not in kept]
         return min(others, key=lambda live: (live.item.used_before(number), live.item.name), default=None)
 
 
 def _store(ranges: Iterable[LiveRange]) -> None:
-    """Decide after which statement each live range is spilled: where what it made is needed outside."""
+    """Determine the statement after which each live range is stored, if its results are needed outside."""
     for own in grouped((live.item.name, live) for live in ranges).values():
         for live, following in zip(own, [*own[1:], None], strict=True):
             written = [number for number in live.uses if live.item.uses[number].writes]
@@ -278,7 +277,7 @@ def _store(ranges: Iterable[LiveRange]) -> None:
 
 
 def _is_needed(live: LiveRange, written: int, following: LiveRange | None) -> bool:
-    """Return whether what a live range made is needed where it comes from."""
+    """Return whether the results of a live range are needed at the item's origin."""
     end = following.uses[0] if following is not None else None
     if any(not live.item.uses[number].inside for number in live.item.between(written, end)):
         return True
@@ -286,7 +285,7 @@ def _is_needed(live: LiveRange, written: int, following: LiveRange | None) -> bo
 
 
 ALL_BANKS: Final = -1
-"""The bank of what is spread over all of them, the same bytes in each."""
+"""Bank number of items spread over all banks, with equal offsets in each."""
 
 
 @attrs.frozen
@@ -299,11 +298,11 @@ class Slot:
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """End, exclusive."""
         return self.offset + self.size
 
     def meets(self, other: Slot) -> bool:
-        """Return whether some byte belongs to both."""
+        """Return whether two slots share a byte."""
         banks = self.bank == other.bank or ALL_BANKS in (self.bank, other.bank)
         return banks and self.offset < other.end and other.offset < self.end
 
@@ -328,13 +327,13 @@ class Memory:
         return self.bank_bytes * self.banks
 
     def fits(self, size: int) -> bool:
-        """Return whether something of ``size`` bytes, in one bank, fits at all."""
+        """Return whether an item of ``size`` bytes, in one bank, fits at all."""
         return self.bank_bytes == 0 or size <= self.bank_bytes
 
     def place(self, size: int, taken: Iterable[Slot], *, spread: bool = False, first_bank: int = 0) -> Slot | None:
-        """Return the lowest free place for ``size`` bytes; of several banks the first one from ``first_bank`` on.
+        """Return the lowest free slot for ``size`` bytes, in the first suitable bank from ``first_bank`` on.
 
-        With ``spread`` it takes these bytes in each bank. None where there is no such place.
+        With ``spread`` it takes these bytes in each bank. None if there is no free slot.
         """
         others = sorted(taken, key=lambda slot: slot.offset)
         banks = [ALL_BANKS] if spread else [(first_bank + n) % self.banks for n in range(self.banks)]
@@ -346,7 +345,7 @@ class Memory:
         return best
 
     def _lowest(self, size: int, bank: int, taken: Iterable[Slot]) -> Slot | None:
-        """Return the lowest free place in one bank; ``taken`` are sorted by offset."""
+        """Return the lowest free slot in one bank; ``taken`` are sorted by offset."""
         slot = Slot(bank, 0, size)
         for other in taken:
             if slot.meets(other):
@@ -354,5 +353,5 @@ class Memory:
         return slot if self.fits(slot.end) else None
 
     def aligned(self, offset: int) -> int:
-        """Return the least offset from ``offset`` on at which something may begin."""
+        """Return the lowest aligned offset from ``offset`` on."""
         return -(-offset // self.alignment) * self.alignment

@@ -14,19 +14,18 @@ from tileir_accelerators.placement.stored import edges, overhangs, stores_all
 from tileir_accelerators.placement.transfers import can_move, slot_for
 
 _NEAR = frozenset({LOCAL, REGISTER, SCRATCH})
-"""Memories that are nearer than any that data are scheduled for."""
+"""Memories nearer than any that data are scheduled for."""
 
 
 @attrs.frozen(eq=False)
 class Resident:
-    """A view that is to be in the inner memory.
+    """View to keep in the inner memory.
 
     Attributes:
-        view: The refinement of the block.
-        slot: The allocation that takes its place, not placed yet.
-        item: How the statements use it.
+        view: Refinement of the block.
+        slot: Allocation that replaces it, not placed yet.
+        item: Its use by the statements.
         filled: Whether slots have to hold the identity of the aggregation before a statement merges into them.
-
     """
 
     view: Refinement
@@ -36,7 +35,7 @@ class Resident:
 
 
 def overhanging(aliases: Aliases) -> tuple[str, ...]:
-    """Return the indices, named ``depth:index``, that tell where views of a block are which may pass an edge."""
+    """Return the indices, named ``depth:index``, that move views of a block which may exceed bounds."""
     found: dict[str, None] = {}
     for name in aliases.scope.views:
         places = edges(aliases, name) or ()
@@ -46,28 +45,27 @@ def overhanging(aliases: Aliases) -> tuple[str, ...]:
 
 
 def brings_its_own(block: Block, memory: Sequence[Place]) -> bool:
-    """Return whether a block has memory there itself, and so brings its data on its own."""
+    """Return whether a block has allocations in that memory itself, and so loads its own data."""
     return any(is_at(allocation.location, memory) for allocation in allocations(block))
 
 
 def residents(
     aliases: Aliases, lasting: Container[str], memory: Sequence[Place], banks: int, skip_tags: Iterable[str]
 ) -> tuple[Resident, ...]:
-    """Return the views of a block that can be in ``memory``, with how its statements use them.
+    """Return the views of a block that can be in ``memory``, with their use by its statements.
 
     Args:
         aliases: The block.
-        lasting: The parameters and results of the program.
+        lasting: Parameters and results of the program.
         memory: The inner memory.
-        banks: How many banks that has.
+        banks: Number of its banks.
         skip_tags: Views with one of these tags stay outside.
-
     """
     block = aliases.scope.block
     skipped = tuple(skip_tags)
     inside = [_is_consumer(statement, memory) for statement in block.statements]
     users = _users(block)
-    hanging = aliases.scope.guarded or has_constraints(block)  # then views may reach over the edge of what they view
+    hanging = aliases.scope.guarded or has_constraints(block)  # then views may exceed the bounds of their memory
     candidates = [
         view
         for view in block.refinements
@@ -86,7 +84,7 @@ def residents(
 
 
 def _users(block: Block) -> dict[str, dict[int, tuple[bool, bool]]]:
-    """Return for each refinement the statements that touch it, by number, and whether they read and write it."""
+    """Return the accessing statements of each refinement, by number, and whether they read and write it."""
     found: dict[str, dict[int, tuple[bool, bool]]] = {}
     for number, statement in enumerate(block.statements):
         reads, writes = frozenset(views_read(statement)), frozenset(views_written(statement))
@@ -96,19 +94,19 @@ def _users(block: Block) -> dict[str, dict[int, tuple[bool, bool]]]:
 
 
 def locals_of(statement: Statement, memory: Sequence[Place]) -> tuple[Refinement, ...]:
-    """Return what a statement that wants its data in ``memory`` allocates without saying where, at any depth."""
+    """Return a statement's allocations without a location, at any depth, if it uses ``memory``."""
     if not isinstance(statement, Block) or not _is_consumer(statement, memory):
         return ()
     return tuple(a for a in allocations(statement) if not a.location and a.offset is None and a.shape.elements)
 
 
 def _is_consumer(statement: Statement, memory: Sequence[Place]) -> bool:
-    """Return whether a statement wants its data in the inner memory, and can be told to find them there."""
+    """Return whether a statement uses data in the inner memory, and can be redirected to find them there."""
     return isinstance(statement, Block) and "xfer" not in statement.tags and not brings_its_own(statement, memory)
 
 
 def _is_outside(aliases: Aliases, view: Refinement, memory: Sequence[Place]) -> bool:
-    """Return whether the memory behind a view is farther away than ``memory``."""
+    """Return whether the memory of a view is farther away than ``memory``."""
     behind = aliases.view(view.name)
     where = view.location if behind is None else behind.root.location
     near = any(device.name in _NEAR for device in where)
@@ -116,7 +114,7 @@ def _is_outside(aliases: Aliases, view: Refinement, memory: Sequence[Place]) -> 
 
 
 def _tangled(aliases: Aliases, candidates: Sequence[Refinement]) -> set[str]:
-    """Return the views that show elements which another one may change: copies of them would differ."""
+    """Return the views whose elements another view may change: copies of them would be stale."""
     by_memory: dict[object, list[Refinement]] = {}
     for view in aliases.scope.block.refinements:
         behind = aliases.view(view.name)
@@ -143,7 +141,7 @@ def _changes(view: Refinement) -> bool:
 
 
 def _whole(aliases: Aliases, view: Refinement) -> Reach | None:
-    """Return all that a view shows."""
+    """Return the whole extent of a view."""
     behind = aliases.view(view.name)
     if behind is None:
         return None
@@ -159,7 +157,7 @@ def _resident(
     banks: int,
     lasting: Container[str],
 ) -> Resident | None:
-    """Return how a view is used; None where it has to stay outside, or nobody wants it inside."""
+    """Return the use of a view; None if it has to stay outside, or no statement needs it inside."""
     merging = view.merges
     if merging and view.direction is not Direction.OUT:
         return None
@@ -190,19 +188,19 @@ def _is_main(aliases: Aliases) -> bool:
 
 
 def _adds_to_what_steps_made(aliases: Aliases, view: Refinement, uses: Mapping[int, Use]) -> bool:
-    """Return whether a step of a loop writes some elements of what the loop makes beside those of earlier steps.
+    """Return whether a step of a loop writes some elements of the loop's result beside those of earlier steps.
 
-    A copy would have to be brought in, and in the first step there is nothing; it is written where it is.
+    A copy would have to be loaded, but in the first step there is nothing; so it is written in place.
     """
     first = uses[min(uses)]
     return _is_main(aliases) and view.direction is Direction.INOUT and first.reads
 
 
 def _is_own(aliases: Aliases, view: Refinement, uses: dict[int, Use]) -> bool:
-    """Return whether bringing out all of a view changes nothing that points of a block beside this one made.
+    """Return whether storing all of a view preserves the results of the block's other points.
 
-    That is so where there is one point; where all is written, so that the points of a program with a meaning do
-    not share it; and where the views of different points share nothing.
+    This holds for a single point; if all elements are written, which points of a valid program then do not share; and
+    if the views of different points are disjoint.
     """
     if not view.direction.writes or all(count == 1 for count in aliases.ranges.values()):
         return True
@@ -239,15 +237,15 @@ def _merged(aliases: Aliases, view: Refinement) -> Iterator[str]:
 
 
 def _live_out(aliases: Aliases, view: Refinement, lasting: Container[str]) -> bool:
-    """Return whether what is written to a view is needed behind the block."""
+    """Return whether results in a view are needed after the block."""
     behind = aliases.view(view.name)
-    if _is_main(aliases) and behind is not None:  # nothing runs behind it: only results are needed
+    if _is_main(aliases) and behind is not None:  # nothing runs after it: only results are needed
         return view.direction.writes and behind.root.name in lasting
     return view.direction.writes
 
 
 def identity(view: Refinement) -> bool | int | float:
-    """Return what merges into a view without changing it: for sums of floats -0, as 0 + -0 is 0."""
+    """Return the identity of a view's aggregation: for sums of floats -0, as 0 + -0 is 0."""
     aggregation = view.aggregation
     if aggregation is None or aggregation is Aggregation.ASSIGN:
         raise ValueError(f"{view.name} does not merge")

@@ -1,4 +1,4 @@
-"""Bring the data of statements into an inner memory, and results out again: slots, transfers and spills."""
+"""Pass that schedules data of statements in an inner memory: slots, transfers and spills."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from tileir_accelerators.placement.resident_views import Resident, identity, loc
 from tileir_accelerators.placement.transfers import Transfers, redirected, slot_for
 
 _UNKNOWN_KIB: Final = 256.0
-"""The size of memories that no hardware model knows."""
+"""Size of memories unknown to the hardware model."""
 
 
 @attrs.frozen
 class Schedule:
-    """Give statements of the selected blocks their data in an inner memory.
+    """Provide the data of the selected blocks' statements in an inner memory.
 
-    Transfers (tag ``xfer``) load what is read, and store what is needed outside; what fits stays live from one
-    statement to the next. Free slots are reused; under memory pressure, the item with the most distant next use is
-    spilled. Dependencies express concurrency: transfers for the next statement overlap the current one if there is
-    room. Temporaries that never leave the inner memory are dropped outside.
+    Transfers (tag ``xfer``) load inputs, and store results that are needed outside; items that fit stay live between
+    statements. Free slots are reused; under memory pressure, the item with the most distant next use is spilled.
+    Dependencies express concurrency: transfers for the next statement overlap the current one if there is room.
+    Temporaries that never leave the inner memory are dropped outside.
 
     A block that allocates in the inner memory itself loads its own data, and keeps its place.
 
@@ -87,7 +87,7 @@ class Schedule:
 
     @property
     def room_kib(self) -> float:
-        """KiB of the inner memory, or of a bank of it; 0 for one without end."""
+        """KiB of the inner memory, or of a bank of it; 0 for unlimited."""
         return _UNKNOWN_KIB if self.mem_kib is None else self.mem_kib
 
     @property
@@ -96,7 +96,7 @@ class Schedule:
         return self.num_banks or 1
 
     def for_target(self, target: Target) -> Schedule:
-        """Return the pass with the size of the inner memory, as the hardware model has it, where none is given."""
+        """Return the pass with the size of the inner memory in the hardware model, if none is given."""
         unit = memory_of(self.mem_loc, target) if self.mem_kib is None else None
         if unit is None:
             return self
@@ -136,14 +136,13 @@ def without_unused_temporaries(program: Program) -> Program:
 
 @attrs.define(eq=False, slots=False)
 class _ScheduledBlock:
-    """Builds one block.
+    """Builder of one block.
 
     Attributes:
         options: The pass.
-        aliases: The block as it was.
-        lasting: The parameters and results of the program.
-        faults: Where to note statements whose data do not fit.
-
+        aliases: The original block.
+        lasting: Parameters and results of the program.
+        faults: Collects statements whose data do not fit.
     """
 
     options: Schedule
@@ -154,7 +153,7 @@ class _ScheduledBlock:
     _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of what statements allocate
 
     def build(self) -> Block:
-        """Return the block with transfers and slots; itself where there is nothing to bring in, or it does not fit."""
+        """Return the block with transfers and slots; the block itself if nothing is loaded, or it does not fit."""
         options, block = self.options, self.aliases.scope.block
         if any(is_at(r.location, options.mem_loc) for r in block.refinements if r.direction is Direction.NONE):
             return block
@@ -201,7 +200,7 @@ class _ScheduledBlock:
         )
 
     def _fits_around(self) -> bool:
-        """Return whether all that the views of the block around show fits into the memory, with what is inside."""
+        """Return whether all views of the enclosing block fit into the memory together with the data inside."""
         parent, memory = self.aliases.scope.parent, self._memory
         if parent is None:
             return True
@@ -212,21 +211,21 @@ class _ScheduledBlock:
         return memory.bank_bytes == 0 or (max(sizes, default=0) <= memory.bank_bytes and total <= memory.total_bytes)
 
     def _items_of_locals(self) -> Iterator[Item]:
-        """Yield what statements allocate inside, each in use while its statement runs."""
+        """Yield items for allocations inside statements, each live while its statement runs."""
         for number, statement in enumerate(self.aliases.scope.block.statements):
             for order, allocation in enumerate(locals_of(statement, self.options.mem_loc)):
                 uses = {number: Use(reads=False, writes=True)}
                 yield Item(_local_name(number, order), byte_size(allocation), uses, live_in=False, live_out=False)
 
     def _placed(self, slot: Slot) -> tuple[Location, int]:
-        """Return where a slot is."""
+        """Return the location and offset of a slot."""
         *path, device = self._place
         if slot.bank != ALL_BANKS and (self.options.banks > 1 or not device.units):
             device = attrs.evolve(device, units=(*device.units, Affine.constant(slot.bank)))
         return (*path, device), slot.offset
 
     def _reserved(self) -> dict[int, tuple[Slot, ...]]:
-        """Return what statements that bring their data on their own have placed in the memory."""
+        """Return the slots placed by statements that load their own data."""
         found: dict[int, tuple[Slot, ...]] = {}
         for number, statement in enumerate(self.aliases.scope.block.statements):
             if isinstance(statement, Block):
@@ -237,7 +236,7 @@ class _ScheduledBlock:
         return found
 
     def _bank(self, allocation: Refinement) -> int:
-        """Return the bank of an allocation, as its last unit says."""
+        """Return the bank of an allocation, by its last unit."""
         if self.options.banks == 1:
             return 0
         units = allocation.location[len(self.options.mem_loc) - 1].units
@@ -250,7 +249,7 @@ class _ScheduledBlock:
         return attrs.evolve(resident.slot, name=name, location=where, offset=offset)
 
     def _statements(self, ranges: list[LiveRange], views: dict[str, Resident]) -> tuple[Statement, ...]:
-        """Return the statements in their order, with transfers before and behind them."""
+        """Return the statements in order, with transfers before and after them."""
         block = self.aliases.scope.block
         before: dict[int, list[Statement]] = {}
         behind: dict[int, list[Statement]] = {}
@@ -303,12 +302,12 @@ class _ScheduledBlock:
 
 
 def _local_name(number: int, order: int) -> str:
-    """Return what to call an allocation inside statement ``number``; no refinement has such a name."""
+    """Return a name for an allocation inside statement ``number``; no refinement has it."""
     return f"{number}/{order}"
 
 
 def _with_places(statement: Statement, places: Mapping[int, tuple[Location, int] | None]) -> Statement:
-    """Return a statement with allocations, by identity, in their places, and views of them there; at any depth."""
+    """Return a statement with placed allocations, by identity, and their views, at any depth."""
     if not isinstance(statement, Block):
         return statement
     moved: dict[str, Refinement] = {}
@@ -322,5 +321,5 @@ def _with_places(statement: Statement, places: Mapping[int, tuple[Location, int]
 
 
 def _merging(view: Refinement, _: Refinement) -> Refinement | None:
-    """Let a view merge into what the block around it holds, instead of overwriting that first."""
+    """Make a view merge into the enclosing block's content instead of overwriting that first."""
     return attrs.evolve(view, direction=Direction.INOUT) if view.merges else None

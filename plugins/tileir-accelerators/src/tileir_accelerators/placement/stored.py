@@ -1,4 +1,4 @@
-"""Elements of a view that a statement surely writes."""
+"""Elements of a view that a statement certainly writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tileir.stripe.ir import Block, Special, Statement, Store
 
 @attrs.frozen(eq=False, repr=False)
 class _Written:
-    """Elements that one statement writes wherever its constraints hold: a box for each point."""
+    """Elements that one statement writes where its constraints hold: a box for each point."""
 
     start: tuple[Affine, ...]
     sizes: tuple[int, ...]
@@ -24,10 +24,10 @@ class _Written:
 
 
 def edges(aliases: Aliases, name: str) -> tuple[tuple[Affine, int], ...] | None:
-    """Return where a view of a block begins in the memory behind it, for each axis, and how large that is.
+    """Return the offset of a block's view in its memory along each axis, and the extent of that memory.
 
-    The affines are over indices named ``depth:index``, as of :class:`tileir.stripe.aliases.Aliases`. None where
-    axes differ on the way, so that places cannot be told by axes.
+    The affines are over indices named ``depth:index``, like :class:`tileir.stripe.aliases.Aliases`. None if axes differ
+    between views, so that places have no common axes.
     """
     view = aliases.view(name)
     if view is None or view.start is None or not same_axes(view.refinement, view.root):
@@ -36,7 +36,7 @@ def edges(aliases: Aliases, name: str) -> tuple[tuple[Affine, int], ...] | None:
 
 
 def overhangs(aliases: Aliases, name: str) -> tuple[int, ...]:
-    """Return the axes along which a view may reach beyond the memory behind it."""
+    """Return the axes along which a view may exceed its memory."""
     places = edges(aliases, name)
     if places is None:
         return ()
@@ -46,10 +46,10 @@ def overhangs(aliases: Aliases, name: str) -> tuple[int, ...]:
 
 
 def stores_all(aliases: Aliases, statement: Statement, name: str, optional: Sequence[str] = ()) -> bool:
-    """Return whether it is certain that a statement writes every element of a view of the block around it.
+    """Return whether a statement certainly writes every element of a view of the enclosing block.
 
-    Elements beyond the edge of the memory do not count. The indices ``optional`` of blocks around the statement, named
-    ``depth:index``, only need to have some values for which it does. False may mean that it is not known.
+    Elements beyond the bounds of the memory do not count. For the indices ``optional`` of enclosing blocks, named
+    ``depth:index``, some values have to suffice. False may mean unknown.
     """
     view = aliases.view(name)
     if view is None or view.start is None:
@@ -64,7 +64,7 @@ def stores_all(aliases: Aliases, statement: Statement, name: str, optional: Sequ
 
 
 def _writes(aliases: Aliases, statement: Statement, name: str, constraints: tuple[Affine, ...]) -> Iterator[_Written]:
-    """Yield what a statement writes through a view, path by path; nesting is bounded, so recursion is."""
+    """Yield a statement's writes through a view, path by path; nesting, and so recursion, is bounded."""
     match statement:
         case Store(into=into, index=None) if into == name:
             yield from _written(aliases, name, constraints, whole=False)
@@ -96,7 +96,7 @@ def _fills(
     outer: Mapping[str, int],
     optional: Sequence[str],
 ) -> bool:
-    """Return whether the written boxes fill the box of ``sizes`` at ``corner``, as far as that is ``inside``."""
+    """Return whether the written boxes cover the box of ``sizes`` at ``corner``, as far as that is ``inside``."""
     if len(written.start) != len(corner):
         return False
     places = [start - base for start, base in zip(written.start, corner, strict=True)]

@@ -1,4 +1,4 @@
-"""Blocks that move data between memories, and statements that find their data where these put it."""
+"""Blocks that move data between memories, and redirection of statements to the moved data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tileir_accelerators.placement.stored import edges, overhangs
 
 
 def slot_for(view: Refinement, banks: int) -> Refinement:
-    """Return an allocation for what a view shows, without gaps; in several banks along its bank axis."""
+    """Return a packed allocation for a view's content; in several banks along its bank axis."""
     shape = view.shape if is_dense(view.shape) else TensorShape.dense(view.shape.dtype, view.shape.sizes)
     access = (Affine(),) * len(shape.dims)
     if banks == 1:
@@ -36,7 +36,7 @@ def slot_for(view: Refinement, banks: int) -> Refinement:
 
 
 def can_move(view: Refinement, users: Iterable[Statement]) -> bool:
-    """Return whether statements that use a view keep their meaning in memory with the strides of its slot."""
+    """Return whether statements keep their meaning when a view is replaced by its slot with other strides."""
     return is_dense(view.shape) or all(_keeps_axes(user, view) for user in users if isinstance(user, Block))
 
 
@@ -50,16 +50,15 @@ def _keeps_axes(block: Block, view: Refinement) -> bool:
 
 @attrs.frozen(eq=False)
 class Transfers:
-    """Makes the blocks that move data into and out of slots for one block.
+    """Maker of one block's transfers into and out of slots.
 
     Attributes:
         aliases: The block.
-        location: The unit that moves data.
-        into: Tags of blocks that bring data in, beside ``xfer``.
-        out: Tags of blocks that bring data out, beside ``xfer``.
-        overrun: Whether the unit may read and write beyond the edge of a tensor: then blocks that are kept from that by
-            constraints have the tag ``overrun``, which says that these may be dropped.
-
+        location: Unit that moves data.
+        into: Tags of loads, beside ``xfer``.
+        out: Tags of stores, beside ``xfer``.
+        overrun: Whether the unit may access memory beyond the edge of a tensor: transfers with constraints against that
+            get the tag ``overrun``, which allows dropping the constraints.
     """
 
     aliases: Aliases
@@ -69,13 +68,13 @@ class Transfers:
     overrun: bool
 
     def swap_in(self, view: Refinement, slot: Refinement) -> Block:
-        """Return the block that copies what ``view`` shows to ``slot``."""
+        """Return the block that copies the content of ``view`` to ``slot``."""
         place, indices, constraints = self._points(view)
         source, target = _element(view, place, Direction.IN), _element(slot, place, Direction.OUT)
         return self._block(f"swap_in_{view.name}", source, target, indices, constraints, self.into)
 
     def swap_out(self, view: Refinement, slot: Refinement) -> Block:
-        """Return the block that copies ``slot`` to what ``view`` shows; through a view that aggregates, it merges."""
+        """Return the block that copies ``slot`` to ``view``; for an aggregating view, it merges."""
         place, indices, constraints = self._points(view)
         source, target = _element(slot, place, Direction.IN), _element(view, place, Direction.OUT)
         target = attrs.evolve(target, aggregation=view.aggregation)
@@ -101,7 +100,7 @@ class Transfers:
         )
 
     def _points(self, view: Refinement) -> tuple[tuple[Affine, ...], tuple[Index, ...], tuple[Affine, ...]]:
-        """Return the place of an element in a view, the indices that it takes, and what keeps it inside the memory."""
+        """Return the place of an element in a view, its indices, and the constraints that keep it in bounds."""
         sizes = view.shape.sizes
         place = tuple(Affine.index(f"d{axis}") if size > 1 else Affine() for axis, size in enumerate(sizes))
         indices = [Index(f"d{axis}", size) for axis, size in enumerate(sizes) if size > 1]
@@ -125,15 +124,15 @@ class Transfers:
 
 
 def _element(view: Refinement, place: tuple[Affine, ...], direction: Direction) -> Refinement:
-    """Return a view of one element of a refinement of the block around."""
+    """Return a view of one element of a refinement of the enclosing block."""
     return attrs.evolve(view.element(direction, place), location=fixed(view.location))
 
 
 def redirected(block: Block, slots: Mapping[str, tuple[Refinement, Refinement]]) -> Block:
-    """Return a block that finds what it views of the block around it in slots instead.
+    """Return a block that reads its views of the enclosing block from slots.
 
-    ``slots`` has, by name, the refinements of the block around, each with its slot: that has either the same strides,
-    or others, of :func:`slot_for`, if views keep their axes.
+    ``slots`` has, by name, refinements of the enclosing block with their slots: these have either equal strides, or
+    those of :func:`slot_for`, if views keep their axes.
     """
     moved: dict[str, Refinement] = {}
     changed: dict[str, Refinement] = {}

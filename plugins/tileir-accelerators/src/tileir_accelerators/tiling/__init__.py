@@ -1,1 +1,1 @@
-"""Loops tiled, unrolled and ordered by a cost model."""
+"""Tiling, unrolling and ordering of loops by a cost model."""

@@ -1,4 +1,4 @@
-"""Split blocks into tiles whose sizes a cost model chooses: small enough for a memory, large enough to use it well."""
+"""Tiling of blocks by a cost model: tiles fit a memory, and use it well."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tileir_accelerators.placement.locate import Place, location, memory_of
 from tileir_accelerators.tiling.search import TileChoice, best_tiles
 
 _UNKNOWN_BYTES: Final = 32 * 1024
-"""The size of memories that no hardware model knows."""
+"""Size of memories unknown to the hardware model."""
 
 _MOST_SPLIT = 16
-"""Blocks with more indices than this stay as they are: the search looks at pairs of them."""
+"""Maximum number of indices of tiled blocks: the search looks at pairs of them."""
 
 
 def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles: tuple[tuple[int, ...], ...]) -> None:
@@ -25,12 +25,12 @@ def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles
 
 @attrs.frozen
 class Autotile:
-    """Split blocks into the cheapest tiles, as :mod:`tileir_accelerators.tiling.search` counts.
+    """Split blocks into the cheapest tiles, by the costs of :mod:`tileir_accelerators.tiling.search`.
 
     Limits are in bytes, elements or tiles; 0 is no limit. A block whose cheapest tile is the whole block is left alone.
 
     Attributes:
-        reqs: Tags that a block must carry; the outermost such blocks of a kernel are split.
+        reqs: Tags that a block must carry; the outermost matching blocks of a kernel are split.
         outer_set: Tags to add to the blocks over tiles.
         inner_set: Tags of the blocks over the points of a tile.
         only_po2: Whether sizes must be powers of two.
@@ -92,20 +92,20 @@ class Autotile:
 
     @property
     def room(self) -> int:
-        """Bytes of the memory that a tile is to fit; 0 for one without end."""
+        """Bytes of memory for a tile; 0 for unlimited."""
         return _UNKNOWN_BYTES if self.memory_bytes is None else self.memory_bytes
 
     @property
     def memory_name(self) -> str:
-        """The name of that memory, from the outermost device inwards; empty where it has none."""
+        """Name of that memory, from the outermost device inwards; empty if it has none."""
         return "/".join(place.name for place in self.memory)
 
     def choices(self, block: Block, count: int) -> tuple[TileChoice, ...]:
-        """Return up to ``count`` tiles of a block that keep to all limits, the cheapest first."""
+        """Return up to ``count`` tiles of a block within all limits, cheapest first."""
         return best_tiles(block, self, count)
 
     def for_target(self, target: Target) -> Autotile:
-        """Return the pass with the size of its memory, as the hardware model has it, where no other is given."""
+        """Return the pass with the size of its memory in the hardware model, if none is given."""
         if self.memory_bytes is not None:
             return self
         if self.memory:
@@ -116,7 +116,7 @@ class Autotile:
         return attrs.evolve(self, memory_bytes=size) if size else self
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with the selected blocks split where that pays."""
+        """Return the program with the selected blocks split if that pays."""
         return map_blocks(program, self._block, self.reqs)
 
     def _block(self, block: Block) -> Block:
@@ -128,7 +128,7 @@ class Autotile:
         return self._placed(tiled(block, best.sizes, self.outer_set, Tags.of(*self.inner_set)))
 
     def _placed(self, outer: Block) -> Block:
-        """Name the device that runs the inner block, and the memory that its views are to be in."""
+        """Assign the device of the inner block, and the memory of its views."""
         (inner,) = outer.blocks
         if self.loc:
             inner = attrs.evolve(inner, location=location(self.loc, inner))

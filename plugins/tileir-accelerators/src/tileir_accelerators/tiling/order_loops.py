@@ -1,8 +1,8 @@
-"""The order of loops that moves the fewest cache lines.
+"""Loop order that moves the fewest cache lines.
 
-Memory order of McKinley, Carr and Tseng, "Improving Data Locality with Loop Transformations" (ACM TOPLAS 18(4),
-1996): the cost of a loop is the number of cache lines that the nest would touch with it innermost, and loops are
-nested by falling cost. The points of a Stripe block are unordered, so every order is legal.
+Memory order of McKinley, Carr and Tseng, "Improving Data Locality with Loop Transformations" (ACM TOPLAS 18(4), 1996):
+the cost of a loop is the number of cache lines that the nest would touch with it innermost, and loops are nested by
+falling cost. The points of a Stripe block are unordered, so every order is legal.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ class OrderLoops:
         return others * sum(self._lines(view, innermost) for view in views)
 
     def _lines(self, view: Refinement, index: Index) -> float:
-        """Return how many cache lines a view touches while one index runs."""
+        """Return the number of cache lines that a view touches while one index runs."""
         step = abs(int(address(view).coefficient(index.name))) * view.shape.dtype.itemsize
         return max(1.0, index.range * min(1.0, step / self.line_bytes))

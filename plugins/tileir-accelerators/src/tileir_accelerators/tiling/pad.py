@@ -1,8 +1,8 @@
-"""Padded copies of inputs, so that constraints at the edges of tensors vanish.
+"""Padded copies of inputs, which make constraints at the edges of tensors redundant.
 
-Where a contraction leaves out the points at which an input would be read outside of its tensor, it can as well read
-a value there that its aggregation ignores: 0 for sums and products under them. Reduction indices of awkward lengths
-become multiples of vector lanes in the same way. PlaidML calls it Pad.
+A contraction that excludes points whose inputs would be out of bounds can instead read a value there that its
+aggregation ignores: 0 for sums and products under them. Reduction indices of awkward lengths become multiples of vector
+lanes likewise. PlaidML calls it Pad.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class Pad:
-    """Let contractions read neutral values outside of tensors, instead of leaving points out.
+    """Make contractions read neutral values outside of tensors, instead of excluding points.
 
     A kernel is padded only if all of its constraints merely keep accesses inside tensors.
 
@@ -71,7 +71,7 @@ class Pad:
         return program if not added else with_temporaries(program, statements, added)
 
     def _plan(self, kernel: Block, sizes: dict[str, TensorShape], written: set[str]) -> _Padding | None:
-        """Return how to pad a kernel; None where its meaning would change, or nothing would be gained."""
+        """Return the padding of a kernel; None if it would change the meaning, or gain nothing."""
         term = _Term.of(kernel)
         if term is None or not all(i.is_plain for i in kernel.indices):
             return None
@@ -114,14 +114,14 @@ def _limits(view: Refinement, tensor: TensorShape) -> Iterable[Affine]:
 
 @attrs.frozen(repr=False)
 class _Term:
-    """What a flat kernel merges into its output: a product of inputs, or one input."""
+    """Contribution of a flat kernel to its output: a product of inputs, or one input."""
 
     output: Refinement
     factors: tuple[Refinement, ...]
 
     @classmethod
     def of(cls, kernel: Block) -> _Term | None:
-        """Return the term of a kernel that is a contraction of one of these forms."""
+        """Return the term of a kernel that is a contraction in one of these forms."""
         *body, last = kernel.statements or (None,)
         if not isinstance(last, Store) or last.index is not None:
             return None
@@ -152,13 +152,13 @@ class _Term:
 
 @attrs.frozen(repr=False)
 class _Padding:
-    """Ranges of the indices after padding, and the term that is merged at each point."""
+    """Ranges of the indices after padding, and the term of each point."""
 
     ranges: dict[str, int]
     term: _Term
 
     def reach(self, view: Refinement) -> list[tuple[int, int]]:
-        """Return the least and greatest place that a view touches on each axis."""
+        """Return the least and greatest place that a view accesses on each axis."""
         return [(int(low), int(high)) for low, high in (access.bounds(self.ranges) for access in view.access)]
 
     def fits(self, view: Refinement, sizes: dict[str, TensorShape]) -> bool:
@@ -173,7 +173,7 @@ class _Padding:
 
 @attrs.frozen(repr=False)
 class _Copy:
-    """A padded tensor, and where in it the original one begins."""
+    """Padded tensor, and the offset of the original in it."""
 
     view: Refinement
     allocation: Refinement
@@ -183,7 +183,7 @@ class _Copy:
 
     @classmethod
     def of(cls, view: Refinement, plan: _Padding, original: TensorShape, names: NameScope) -> _Copy:
-        """Return the tensor that a view needs: all places that it touches, and the whole of the original."""
+        """Return the tensor that a view needs: all places that it accesses, and the whole original."""
         reach = plan.reach(view)
         low = [min(0, least) for least, _ in reach]
         high = [max(dim.size - 1, most) for dim, (_, most) in zip(original.dims, reach, strict=True)]

@@ -1,7 +1,7 @@
-"""Software prefetches: loops ask for what they will read some iterations later.
+"""Software prefetching of elements that loops read some iterations later.
 
 Mowry, Lam and Gupta, "Design and Evaluation of a Compiler Algorithm for Prefetching" (ASPLOS 1992), without the
-selection: processors see short strides themselves, so which views pay is a matter of measurement.
+selection: processors detect short strides themselves, so the profitable views have to be measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tileir.stripe.ir import Block, Direction, Index, Program, Special, Statemen
 
 @attrs.frozen
 class Prefetch:
-    """Let innermost loops over blocks ask for the elements of their inputs that a later iteration reads.
+    """Make innermost loops over blocks prefetch the elements of their inputs that a later iteration reads.
 
     A loop is a block with one untagged index of several values; views of a block of vector lanes inside it start at one
     place per iteration. Each block gets prefetches once.
@@ -55,7 +55,7 @@ class Prefetch:
         return attrs.evolve(block, statements=(*asked, *later))
 
     def _is_innermost(self, block: Block) -> bool:
-        """Return whether a block is a loop, and has neither other loops nor prefetches inside."""
+        """Return whether a block is a loop without inner loops and prefetches."""
         if len([i for i in block.indices if i.range > 1]) != 1 or not _loop(block):
             return False
         if any(isinstance(s, Special) and s.name == "prefetch" for s in block.statements):
@@ -75,5 +75,5 @@ class Prefetch:
 
 
 def _loop(block: Block) -> list[Index]:
-    """Return the indices that no tag takes away from loops."""
+    """Return the indices without tags that schedules use."""
     return [i for i in block.indices if i.range > 1 and not i.is_marked]

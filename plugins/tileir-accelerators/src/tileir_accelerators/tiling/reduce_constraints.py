@@ -1,8 +1,8 @@
-"""Constraints that others imply go, and index ranges shrink to the values that constraints leave.
+"""Removal of implied constraints, and tightening of index ranges to the values that constraints allow.
 
 Canonicalisation looks at one constraint at a time and at the box alone. Here integer programming
-(:mod:`tileir.poly.simplex`) decides, over the constraints of the block and of all blocks around it: what is left is
-needed. PlaidML's Stripe knows the two degrees as light and as ILP constraint reduction.
+(:mod:`tileir.poly.simplex`) decides over the constraints of the block and of all enclosing blocks, so that the
+remaining ones are needed. PlaidML's Stripe has both degrees as light and as ILP constraint reduction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tileir.stripe.ir import Block, Index, Statement
 
 @attrs.frozen
 class ReduceConstraints(KernelPass):
-    """Drop constraints that follow from the others, shorten index ranges, and drop blocks that never run.
+    """Drop implied constraints, shorten index ranges, and drop blocks without points.
 
     Indices with tags keep their ranges, since schedules rely on them.
 
@@ -39,7 +39,7 @@ class ReduceConstraints(KernelPass):
         return tuple(narrowed(block, kernel) for block in self._block(kernel, _Surroundings(), {}))
 
     def _block(self, block: Block, outer: _Surroundings, values: Mapping[str, Affine]) -> tuple[Block, ...]:
-        """Return the block with less in it; nothing when it has no point.
+        """Return the simplified block; nothing if it has no point.
 
         ``values`` are the indices of the parent, in terms of those of ``outer``.
         """
@@ -72,7 +72,7 @@ class ReduceConstraints(KernelPass):
     def _shortened(
         self, block: Block, outer: _Surroundings, values: Mapping[str, Affine]
     ) -> tuple[Block, _Surroundings | None, dict[str, Affine]]:
-        """Return the block over the values that its indices really take, its surroundings, and its indices there."""
+        """Return the block over the actual values of its indices, its surroundings, and its indices there."""
         inner, own = outer.entered(block.indices, values)
         constraints = [constraint.substitute(own) for constraint in block.constraints]
         spans = inner.spans(constraints)
@@ -99,9 +99,9 @@ class ReduceConstraints(KernelPass):
 
 @attrs.frozen(repr=False)
 class _Surroundings:
-    """What is known where a block runs: variables with their spans, and constraints that hold.
+    """Facts at a block: variables with their spans, and constraints that hold.
 
-    ``variables`` names the variable of each index of the innermost block: how far the index is from its start.
+    ``variables`` names the variable of each index of the innermost block: its distance from its start.
     """
 
     ranges: Mapping[str, int] = attrs.field(factory=dict)
@@ -121,17 +121,17 @@ class _Surroundings:
         return _Surroundings(ranges, self.constraints, variables), own
 
     def with_constraints(self, constraints: Sequence[Affine]) -> _Surroundings:
-        """Return these surroundings where further constraints hold."""
+        """Return these surroundings with further constraints."""
         return attrs.evolve(self, constraints=(*self.constraints, *constraints))
 
     def spans(self, constraints: Sequence[Affine]) -> dict[str, tuple[int, int]] | None:
-        """Return the least and greatest value of each variable under further constraints; None without a point."""
+        """Return the minimum and maximum of each variable under further constraints; None without a point."""
         known = self._system(constraints)
         bounded = None if known is None else enclose(known)
         return None if bounded is None else dict(bounded.box)
 
     def implies(self, constraint: Affine, others: Sequence[Affine]) -> bool:
-        """Return whether a constraint certainly holds wherever the known ones and ``others`` do."""
+        """Return whether a constraint is certainly implied by the known ones and ``others``."""
         known = self._system((*others, -1 - constraint))
         return known is None or feasible(known) is False
 

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 _MOST: Final = 20_000
-"""So many tiles are looked at together."""
+"""Maximum number of tiles for an exhaustive search."""
 
 _BEAM: Final = 32
-"""So many of the best tiles of a coarse grid are improved step by step."""
+"""Number of best tiles of a coarse grid that are improved step by step."""
 
 
 @attrs.frozen
 class TileChoice:
-    """A tile: its size along each index, what it costs, and what it touches: bytes, and cache lines in and out."""
+    """Tile: its size along each index, its cost, and its footprint in bytes, and in cache lines in and out."""
 
     sizes: tuple[int, ...]
     cost: float
@@ -48,7 +48,7 @@ class TileChoice:
 
 
 def best_tiles(block: Block, options: Autotile, count: int = 1) -> tuple[TileChoice, ...]:
-    """Return up to ``count`` tiles that keep to all limits, the cheapest first; of equals the smaller sizes first."""
+    """Return up to ``count`` tiles within all limits, cheapest first; smaller sizes first among equals."""
     costs = TileCosts.of(block, options)
     if options.candidates:
         rows = [sizes for sizes in options.candidates if len(sizes) == len(block.indices)]
@@ -68,14 +68,14 @@ def best_tiles(block: Block, options: Autotile, count: int = 1) -> tuple[TileCho
 
 
 def _clipped(rows: Sequence[Sequence[int]], ranges: Sequence[int]) -> Numbers:
-    """Return tiles that are no larger than the block."""
+    """Return tiles clipped to the block."""
     return np.minimum(np.asarray(rows, np.float64).reshape(-1, len(ranges)), np.asarray(ranges, np.float64))
 
 
 def table(block: Block, choices: Iterable[TileChoice], digits: int = 6, order: Sequence[str] = ()) -> str:
-    """Return tiles as text: a column for each index, then the cost with so many digits.
+    """Return tiles as text: a column for each index, then the cost with this many digits.
 
-    ``order`` names the indices in the order of columns; by default it is that of the block.
+    ``order`` names the indices in column order, by default that of the block.
     """
     names = [index.name for index in block.indices]
     columns = [names.index(name) for name in order or names]
@@ -87,7 +87,7 @@ def table(block: Block, choices: Iterable[TileChoice], digits: int = 6, order: S
 
 
 def _sizes(index: Index, options: Autotile, *, output: bool) -> list[int]:
-    """Return the sizes that an index may have, ascending; of sizes that make equally many tiles, the smallest."""
+    """Return the valid sizes of an index, ascending; the smallest of those with equal numbers of tiles."""
     extent = index.range
     if index.affine is not None:
         return [1]
@@ -107,7 +107,7 @@ def _sizes(index: Index, options: Autotile, *, output: bool) -> list[int]:
 
 
 _LONG: Final = 256
-"""So many multiples of a number are looked at one by one."""
+"""Maximum number of multiples that are enumerated."""
 
 
 def _allowed(size: int, extent: int, options: Autotile) -> bool:
@@ -116,7 +116,7 @@ def _allowed(size: int, extent: int, options: Autotile) -> bool:
 
 
 def _counts(extent: int) -> list[int]:
-    """Return the numbers of tiles of different sizes, about twice the square root of them."""
+    """Return the distinct numbers of tiles over all sizes, about twice the square root of the extent."""
     counts: list[int] = []
     size = extent
     while size > 0:
@@ -131,7 +131,7 @@ def _points(lists: Sequence[Sequence[object]]) -> int:
 
 
 def _coarse(lists: Sequence[Sequence[int]]) -> list[Positions]:
-    """Return positions in each list, about as far apart as powers of two and further, of which there are few enough."""
+    """Return positions in each list, at increasing powers of two until there are few enough combinations."""
     step = 2.0
     while True:
         result = [_spread(sizes, step) for sizes in lists]
@@ -150,7 +150,7 @@ def _spread(sizes: Sequence[int], step: float) -> list[int]:
 
 
 def _grid(axes: Sequence[Positions]) -> Positions:
-    """Return all combinations of positions, a row for each."""
+    """Return all combinations of positions, one per row."""
     if not axes:
         return np.zeros((1, 0), np.int64)
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
@@ -162,14 +162,14 @@ def _values(lists: Sequence[Sequence[int]], positions: Positions) -> Numbers:
 
 
 def _ranked(costs: TileCosts, lists: Sequence[Sequence[int]], positions: Positions) -> Positions:
-    """Return the numbers of the rows that keep to all limits, the cheapest first."""
+    """Return the row numbers within all limits, cheapest first."""
     found = costs.costs(_values(lists, positions))
     order = np.argsort(found, kind="stable")
     return order[: int(np.isfinite(found).sum())]
 
 
 def _climbed(costs: TileCosts, lists: Sequence[Sequence[int]], start: Positions) -> Positions:
-    """Return all rows seen on the way from ``start`` to tiles that no step along one or two indices makes cheaper."""
+    """Return all rows visited from ``start`` to tiles that no step along one or two indices makes cheaper."""
     seen = front = start
     lengths = np.asarray([len(sizes) for sizes in lists], np.int64)
     best = np.inf
@@ -196,7 +196,7 @@ def _moves(count: int) -> Positions:
 
 
 def _choices(costs: TileCosts, sizes: Numbers, count: int) -> tuple[TileChoice, ...]:
-    """Return up to ``count`` tiles that keep to all limits, the cheapest first."""
+    """Return up to ``count`` tiles within all limits, cheapest first."""
     found = costs.costs(sizes)
     order = np.lexsort((*sizes.T[::-1], found))[: min(count, int(np.isfinite(found).sum()))]
     rows = [tuple(map(int, sizes[row])) for row in order]
@@ -210,9 +210,9 @@ def _choices(costs: TileCosts, sizes: Numbers, count: int) -> tuple[TileChoice, 
 
 @attrs.frozen(eq=False)
 class TileCosts:
-    """The costs of one block's tiles.
+    """Costs of one block's tiles.
 
-    ``ranges`` holds the range of each index; ``outputs`` which of them move through a result.
+    ``ranges`` has the range of each index; ``outputs`` the indices that move through a result.
     """
 
     options: Autotile
@@ -223,7 +223,7 @@ class TileCosts:
 
     @classmethod
     def of(cls, block: Block, options: Autotile) -> TileCosts:
-        """Look at the views of a block."""
+        """Return the costs for the views of a block."""
         names = [index.name for index in block.indices]
         views = [r for r in block.refinements if r.direction is not Direction.NONE]
         written = [r for r in views if r.direction.writes]
@@ -240,7 +240,7 @@ class TileCosts:
         return _sum((view.bytes(sizes) for view in (*self.reads, *self.writes)), sizes)
 
     def lines(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the cache lines of inputs and of results that each tile touches, on average over where it starts."""
+        """Return the cache lines of inputs and of results that each tile touches, averaged over alignments."""
         width = self.options.cache_width
         reads, writes = (
             _sum((view.lines(sizes, width) for view in views), sizes) for views in (self.reads, self.writes)
@@ -272,7 +272,7 @@ class TileCosts:
     def _within(
         self, sizes: Numbers, points: Numbers, tiles: Numbers
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Return which tiles keep to all limits."""
+        """Return which tiles are within all limits."""
         options = self.options
         reads = _sum((view.bytes(sizes) for view in self.reads), sizes)
         writes = _sum((view.bytes(sizes) for view in self.writes), sizes)
@@ -292,7 +292,7 @@ class TileCosts:
 
 @attrs.frozen(eq=False, repr=False)
 class _View:
-    """How a view grows with a tile: for each axis its own size, what each index adds to it, and its stride."""
+    """Growth of a view with a tile: for each axis its own size, the contribution of each index, and its stride."""
 
     itemsize: int
     axes: tuple[tuple[int, tuple[tuple[int, int], ...], int], ...]  # by stride, smallest first
@@ -307,18 +307,18 @@ class _View:
         return cls(view.shape.dtype.itemsize, tuple(sorted(axes, key=lambda axis: axis[2])))
 
     def extents(self, sizes: Numbers) -> list[Numbers]:
-        """Return how far the tile's part of each axis reaches."""
+        """Return the extent of the tile's part of each axis."""
         return [_sum((step * (sizes[:, i] - 1) for i, step in terms), sizes) + size for size, terms, _ in self.axes]
 
     def bytes(self, sizes: Numbers) -> Numbers:
-        """Return how large the part is, packed."""
+        """Return the packed size of the part."""
         result = np.full(len(sizes), float(self.itemsize))
         for extent in self.extents(sizes):
             result = result * extent
         return result
 
     def lines(self, sizes: Numbers, width: int) -> Numbers:
-        """Return how many cache lines of ``width`` bytes the part touches, on average over where it starts."""
+        """Return the number of cache lines of ``width`` bytes that the part touches, averaged over alignments."""
         run = np.ones(len(sizes))  # elements from the first to the last of a piece that shares lines
         pieces = np.ones(len(sizes))
         for extent, (_, _, stride) in zip(self.extents(sizes), self.axes, strict=True):

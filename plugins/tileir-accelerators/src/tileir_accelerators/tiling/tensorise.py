@@ -1,13 +1,13 @@
-"""Cut blocks into pieces that a micro-kernel computes: stencil matching, and a tile of the sizes that it found.
+"""Tensorisation: blocks cut into pieces that a micro-kernel computes, by stencil matching.
 
-The inner block carries the tag ``stencil`` and the name of the stencil that it matches; its indices carry
-``stencil_<name>`` for the parts that they play. A pass or a lowering that knows the micro-kernel of that name finds all
-it needs there; for all others it is a block as any other.
+The inner block carries the tag ``stencil`` and the name of the matching stencil; its indices carry ``stencil_<name>``
+for their roles. Passes and lowerings that know the micro-kernel find all they need there; for all others it is an
+ordinary block.
 
-Which indices of a block can play the parts of a micro-kernel's, and what a choice of them costs.
+Matching determines the indices of a block that can take the roles of a micro-kernel's loops, and the cost of a choice.
 
-A stencil describes the loops of a micro-kernel: how many points each covers, and how it moves in memory through each
-result and each input. This is the stencil matching of PlaidML's Stripe, with its cost.
+A stencil describes the loops of a micro-kernel: the number of points of each, and its stride through each result and
+each input. This is the stencil matching of PlaidML's Stripe, with its cost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tileir.passes.regions.tile import tiled
 from tileir.stripe.ir import Block, Direction, Program, Tags
 
 MOST_INDICES: Final = 8
-"""A stencil has no more indices than this: all assignments of them are tried."""
+"""Maximum number of indices of a stencil: all assignments of them are tried."""
 
 
 def _sizes(_: object, __: attrs.Attribute[int], size: int) -> None:
@@ -44,7 +44,7 @@ class StencilIndex:
         size: Number of points; -1 for the whole range of the index.
         outs: Stride of the loop in each result, in their order, in elements: -1 for any, 0 for none. Further results
             are ignored.
-        ins: Stride of the loop in each input, likewise.
+        ins: Stride of the loop in each input, in elements: -1 for any, 0 for none.
     """
 
     name: str = ""
@@ -84,10 +84,10 @@ class Match:
 
 
 def best_match(block: Block, stencils: Iterable[Stencil], startup_cost: int, *, strict: bool) -> Match | None:
-    """Return the cheapest match of ``block``, the first of equals; None where no stencil fits.
+    """Return the cheapest match of ``block``, the first among equals; None if no stencil fits.
 
-    The cost is the number of points with those that tiles compute in vain, and ``startup_cost`` for each tile.
-    With ``strict``, sizes must divide the ranges.
+    The cost is the number of points, including wasted points of tiles, and ``startup_cost`` for each tile. With
+    ``strict``, sizes must divide the ranges.
     """
     best: Match | None = None
     for match in matches(block, stencils, startup_cost, strict=strict):
@@ -122,7 +122,7 @@ def _cost(block: Block, sizes: Mapping[str, int], startup_cost: int) -> int:
 
 @attrs.frozen(repr=False)
 class _Strides:
-    """How far each index of a block moves through its results and its inputs."""
+    """Strides of each index of a block through its results and its inputs."""
 
     outs: Mapping[str, tuple[int, ...]]
     ins: Mapping[str, tuple[int, ...]]
@@ -139,7 +139,7 @@ class _Strides:
         )
 
     def assignments(self, roles: Sequence[StencilIndex]) -> Iterator[tuple[str, ...]]:
-        """Yield each way to give all roles to different indices, in the order of the block's."""
+        """Yield each assignment of all roles to different indices, in the order of the block's."""
         able = [[name for name in self.outs if self._fits(name, role)] for role in roles]
         partial: list[tuple[str, ...]] = [()]
         for names in able:
@@ -170,7 +170,7 @@ class Tensorise:
     """Split blocks by the sizes of the cheapest stencil that matches.
 
     Attributes:
-        reqs: Tags that a block must carry; the outermost such blocks of a kernel are matched.
+        reqs: Tags that a block must carry; the outermost matching blocks of a kernel are matched.
         outer_set: Tags to add to the blocks over tiles.
         inner_set: Tags of the blocks that a micro-kernel computes, in addition to ``stencil`` and the name of the
             stencil.

@@ -1,4 +1,4 @@
-"""Groups of threads for kernels that have been cut into pieces: the threads share out the points of each piece."""
+"""Thread groups for tiled kernels: the threads divide the points of each piece."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tileir.stripe.ir import Binding, Block, Direction, Refinement
 
 @attrs.frozen
 class ThreadInner(KernelPass):
-    """Give kernels that hold nothing but blocks a grid, and each of these blocks the threads of a group.
+    """Assign a grid to kernels that only hold blocks, and the threads of a group to each of these blocks.
 
     Memory between the blocks becomes local memory of the group; a kernel whose memory does not fit is left alone, and
     kernels without blocks are left to ``distribute``. All threads run a block with its own copies, and divide its
@@ -44,7 +44,7 @@ class ThreadInner(KernelPass):
         return attrs.evolve(inside, indices=(*marked, *(i for i in kernel.indices if i not in grid)))
 
     def _pieces(self, block: Block) -> Block:
-        """Return a block that all threads run alike, with its pieces shared out; itself where there is nothing to."""
+        """Return a uniform block of all threads, with its pieces distributed; the block itself if there are none."""
         pieces = tuple(self._pieces(piece) if _has_copies(piece) else self._shared_out(piece) for piece in block.blocks)
         if all(piece is old for piece, old in zip(pieces, block.blocks, strict=True)):
             return block
@@ -68,31 +68,31 @@ class ThreadInner(KernelPass):
 
 
 def _holds_pieces(block: Block) -> bool:
-    """Return whether a block holds blocks, and nothing else."""
+    """Return whether a block only holds blocks."""
     return bool(block.statements) and len(block.blocks) == len(block.statements)
 
 
 def _has_copies(block: Block) -> bool:
-    """Return whether a block holds nothing but blocks, and some of them copy to memory of its own."""
+    """Return whether a block only holds blocks, some of which copy to its own memory."""
     return _holds_pieces(block) and any("cache" in inner.tags for inner in block.blocks)
 
 
 def _local_bytes(block: Block) -> int:
-    """Return how much memory blocks that all threads run alike have for themselves."""
+    """Return the bytes that blocks run by all threads allocate."""
     own = [r.shape for r in block.refinements if r.direction is Direction.NONE]
     inside = sum(_local_bytes(inner) for inner in block.blocks if _has_copies(inner))
     return sum(shape.span * shape.dtype.itemsize for shape in own) + inside
 
 
 def _distance(block: Block, index: str) -> tuple[int, int]:
-    """Return how far neighbouring values of ``index`` are apart in what a block writes, then in what it reads."""
+    """Return the stride of ``index`` in a block's writes, then in its reads."""
     steps = [(r.direction.writes, abs(int(address(r).coefficient(index)))) for r in block.refinements]
     written = min((step for writes, step in steps if writes and step), default=1 << 62)
     return written, min((step for writes, step in steps if not writes and step), default=1 << 62)
 
 
 def _seeing(block: Block, memories: dict[str, Refinement]) -> Block:
-    """Return a block whose views say where the memories around it are."""
+    """Return a block whose views have the locations of the enclosing memories."""
     views = tuple(
         attrs.evolve(r, location=memories[r.source].location)
         if r.direction is not Direction.NONE and r.source in memories

@@ -1,4 +1,4 @@
-"""Write loops out: a copy of the statements for each value of an index, instead of the index."""
+"""Unrolling: a copy of a block's statements for each value of an index."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tileir.schedule.reindex import moved, reindexed, renamed
 from tileir.stripe.ir import Binding, Block, Direction, Index, Program, Refinement, Statement, scalar_output
 
 _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
-"""Indices with these tags have a meaning of their own."""
+"""Tags of indices that must not be unrolled."""
 
 
 @attrs.frozen
 class Unroll:
-    """Write out indices of blocks; their points then run one after the other.
+    """Unroll indices of blocks; their points then run one after the other.
 
     Indices with constraints are left alone, as are indices of which several points accumulate into one element of a
     result that is initialised in the block.
 
     Attributes:
-        reqs: Tags that a block must carry; the outermost such blocks of a kernel, and all blocks in them, are
+        reqs: Tags that a block must carry; the outermost matching blocks of a kernel, and all blocks in them, are
             processed.
         indices: The names of the indices.
         index_reqs: Tags that select indices instead. Without names and tags, all indices of innermost blocks are
@@ -39,7 +39,7 @@ class Unroll:
     mark: bool = False
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with the chosen indices written out."""
+        """Return the program with the chosen indices unrolled."""
         return map_blocks(program, self._below, self.reqs)
 
     def _below(self, block: Block) -> Block:
@@ -73,7 +73,7 @@ def _marked(block: Block, index: Index) -> Block:
 
 
 def may_expand(block: Block, index: Index) -> bool:
-    """Return whether copies of the statements of ``block`` can stand for ``index``."""
+    """Return whether copies of the statements of ``block`` can replace ``index``."""
     units = [unit for device in block.location for unit in device.units]
     if any(index.name in affine.indices for affine in (*block.constraints, *units)):
         return False
@@ -84,7 +84,7 @@ def may_expand(block: Block, index: Index) -> bool:
 
 
 def _moves_alone(view: Refinement, index: str) -> bool:
-    """Return whether values of ``index`` surely see different elements, or all of them the same view."""
+    """Return whether values of ``index`` certainly access different elements, or all of them the view at one place."""
     axes = zip(view.access, view.shape.sizes, strict=True)
     moving = [(affine, size) for affine, size in axes if index in affine.indices]
     return not moving or any(a.indices == (index,) and abs(int(a.coefficient(index))) >= size for a, size in moving)

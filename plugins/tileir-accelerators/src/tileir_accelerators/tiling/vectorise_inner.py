@@ -1,4 +1,4 @@
-"""Vector lanes for the innermost blocks of kernels that have been cut into pieces: micro-kernels, and copies."""
+"""Vectorisation of the innermost blocks of tiled kernels: micro-kernels, and copies."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tileir.stripe.ir import (
 
 @attrs.frozen
 class VectoriseInner(KernelPass):
-    """Give one index of each block that holds no others lanes, where all it stores are neighbours along that index.
+    """Vectorise one index of each innermost block, if its stores are contiguous along that index.
 
     Kernels of one block are left to ``vectorise``.
 
     Attributes:
-        reqs: Tags that a block must carry; the outermost such blocks of a kernel, and all blocks in them, are
+        reqs: Tags that a block must carry; the outermost matching blocks of a kernel, and all blocks in them, are
             processed.
         vector_bytes: Width of a vector register in bytes.
         max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
@@ -60,7 +60,7 @@ class VectoriseInner(KernelPass):
         return with_lanes(block, index, lanes)
 
     def _lanes(self, block: Block, index: Index) -> int:
-        """Return how many lanes an index can have; 0 for none."""
+        """Return the possible number of lanes of an index; 0 for none."""
         if index.affine is not None or index.binding in (Binding.GRID, Binding.THREAD, Binding.UNROLL):
             return 0
         if not may_have_lanes(block, index.name):
@@ -73,7 +73,7 @@ class VectoriseInner(KernelPass):
 
 
 def may_have_lanes(block: Block, index: str) -> bool:
-    """Return whether the values of ``index`` can be computed side by side: what is stored are neighbours along it."""
+    """Return whether the values of ``index`` can be computed in parallel, with contiguous stores along it."""
     if any(index in constraint.indices for constraint in block.constraints):
         return False
     for statement in block.statements:

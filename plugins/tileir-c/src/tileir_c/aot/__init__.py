@@ -1,1 +1,1 @@
-"""C ahead of time: a header, a source and a program that need neither Python nor tileir."""
+"""Ahead-of-time C: a header, a source and a program that need neither Python nor tileir."""

@@ -1,7 +1,7 @@
-"""From a Tile function to kernels for a processor that need not be this one, without a C compiler.
+"""Lowering of Tile functions to kernels for a processor that may be another one, without a C compiler.
 
-The way down belongs to tileir, which compiles for devices. So a device is described here that only emits: it is
-offered to a context of its own, and what the context compiled has the kernels.
+Lowering belongs to tileir, which compiles for devices. So this module has a device that only emits, in a separate
+context, which compiles the kernels.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction, Program, Work
 
 NAME = "c-source"
-"""The back end's name, and the stem of its only device."""
+"""Name of the back end, and of its only device."""
 
 _INTERPRETED: Final = 1 << 25
-"""Operations and elements moved, all in all, up to which the interpreter computes what depends on constants alone."""
+"""Maximum number of operations and moved elements up to which the interpreter folds constant works."""
 
 
 def lower(function: tileir.Function | str, types: Mapping[str, tileir.TensorType], vector_bytes: int) -> Program:
     """Return the kernels of a function for a processor with vectors of some width, one thread and usual caches.
 
     Raises:
-        TileError: the function is wrong or does not fit the types of its inputs.
-
+        TileError: The function is wrong or does not fit the types of its inputs.
     """
     processor = attrs.evolve(target({}, 1), name=NAME, vector_bytes=vector_bytes)
     device = DeviceInfo(f"{NAME}.0", "any processor", NAME, target=processor)
@@ -56,9 +55,9 @@ def lower(function: tileir.Function | str, types: Mapping[str, tileir.TensorType
 
 
 def _folded(program: Program) -> Program:
-    """Return a program with the results of works that depend on constants alone as constants.
+    """Return a program with the results of works that only depend on constants as constants.
 
-    The interpreter of kernels runs them; where that would take long, each call of the program does.
+    The interpreter of kernels runs them; if that would take long, each call of the program does.
     """
     once = constant_works(program)
     works = tuple(work for number, work in enumerate(program.works) if number in once)
@@ -85,13 +84,13 @@ def _folded(program: Program) -> Program:
 
 
 def _operations(program: Program, work: Work) -> int:
-    """Return how much a launch computes and moves; more than any limit where that is not known, as in loops."""
+    """Return the operations and moves of a launch; more than any limit if unknown, as in loops."""
     return (program.kernels[work.kernel].operations if isinstance(work, Launch) else 0) or _INTERPRETED + 1
 
 
 @attrs.frozen
 class _Emitter:
-    """A compiler whose libraries have a source and no code."""
+    """Compiler whose libraries have a source and no code."""
 
     identity: str = NAME
 
@@ -104,13 +103,13 @@ class _Emitter:
 
 
 class _Nowhere:
-    """An executor whose kernels cannot be launched; it stands for them too."""
+    """Executor, and placeholder of its kernels, which cannot be launched."""
 
     def allocate(self, nbytes: int) -> HostBuffer:
         return allocate(nbytes)
 
     def wrap(self, *_: Any, **__: Any) -> None:
-        """No array can be used in place."""
+        """Return None: no array can be used in place."""
 
     def prepare(self, *_: Any, **__: Any) -> _Nowhere:
         return self
@@ -125,4 +124,4 @@ class _Nowhere:
         return all_ended(())
 
     def close(self) -> None:
-        """There is nothing to wait for."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""A program around the public function, which reads and writes .npy files, and the Makefile for both."""
+"""Main program of the public function, which reads and writes .npy files, and the Makefile for both."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 KINDS: Final[Mapping[DType, str]] = MappingProxyType(
     {
         DType.BOOL: "b1",
-        # NumPy has no name for some, which are saved as bytes of no type.
+        # NumPy has no name for some, which are saved as untyped bytes.
         **{dtype: f"{'V' if row.registered else 'f'}{dtype.itemsize}" for dtype, row in FORMATS.items()},
         **{dtype: f"{'i' if dtype.is_signed else 'u'}{dtype.itemsize}" for dtype in DType if dtype.is_integer},
     }
 )
-"""How the header of a .npy file names a dtype, behind the byte order."""
+"""Dtype names in headers of .npy files, after the byte order."""
 
 _PLACE: Final = "/* NPY_TENSORS */\n"
 

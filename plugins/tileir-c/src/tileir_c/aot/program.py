@@ -1,4 +1,4 @@
-"""A program of kernels as one public function of C, with the header that declares it."""
+"""Program of kernels as one public C function, with the header that declares it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,15 @@ _NUMBERS_IN_LINE: Final = 12
 
 @attrs.frozen
 class Interface:
-    """What the public function of a program is called, takes and needs.
+    """Interface of a program's public function.
 
     Attributes:
-        name: Its name, an identifier of C.
-        inputs: The buffers that it reads, in declared order.
-        outputs: The buffers that it writes, likewise.
-        parameters: The identifier of each of these buffers.
-        workspace_bytes: Memory that it needs meanwhile.
-        workspace_alignment: What the address of that memory must be a multiple of.
-
+        name: Name, an identifier of C.
+        inputs: Input buffers, in declared order.
+        outputs: Output buffers, in declared order.
+        parameters: Identifier of each of these buffers.
+        workspace_bytes: Size of the workspace.
+        workspace_alignment: Alignment of the workspace.
     """
 
     name: str
@@ -54,11 +53,11 @@ class Interface:
 
     @property
     def macro(self) -> str:
-        """The first part of the names of its macros."""
+        """Prefix of the names of its macros."""
         return self.name.upper()
 
     def declaration(self) -> list[str]:
-        """Return the lines of its declaration, without what ends it."""
+        """Return the lines of its declaration, without the end."""
         types = [(f"const {C.element_type(buffer.dtype)}", buffer) for buffer in self.inputs]
         types += [(C.element_type(buffer.dtype), buffer) for buffer in self.outputs]
         lines = [f"    {kind} *{self.parameters[buffer.name]}," for kind, buffer in types]
@@ -97,7 +96,7 @@ def _compiled_by(name: str) -> str:
 
 
 def ahead(program: Program, name: str, text: str = "") -> Ahead:
-    """Return a program in C; ``text`` says in comments what it computes."""
+    """Return a program in C; ``text`` describes the computation in comments."""
     emitted = emit(program.kernels)
     placement = place(program)
     scratch = max(map(aligned, emitted.scratch_bytes), default=0)
@@ -242,7 +241,7 @@ class _Body:
 
 
 def _constant(out: Writer, buffer: Buffer, name: str) -> None:
-    """Define an array by its values, so that it is the same on processors of either byte order."""
+    """Define an array by its values, independent of the processor's byte order."""
     data = np.frombuffer(buffer.data, buffer.dtype.numpy.newbyteorder("<"))
     values = [C.literal(value, buffer.dtype) for value in data.astype(buffer.dtype.numpy).tolist()]
     kind = "1" if buffer.dtype.is_bool else ""

@@ -1,4 +1,4 @@
-"""The files of a library in C: a header, a source, a Makefile, and a program that calls it."""
+"""Files of a library in C: a header, a source, a Makefile, and a program that calls it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VECTOR_BYTES: Final = 32
-"""Width of the vectors of processors that nobody names."""
+"""Vector width of unnamed processors."""
 
 
 def sources(
@@ -27,18 +27,17 @@ def sources(
     vector_bytes: int = VECTOR_BYTES,
     main: bool = False,
 ) -> dict[str, str]:
-    """Return the texts of the files by their names.
+    """Return the texts of the files by name.
 
     Args:
-        function: What the library computes.
-        types: The types of its inputs.
-        name: What its function and files are called, where that is an identifier of C.
-        vector_bytes: Width of the vectors of the processor that it is for; it runs on all.
-        main: Whether there is a program that reads and writes .npy files.
+        function: Function of the library.
+        types: Types of its inputs.
+        name: Name of its function and files, if that is an identifier of C.
+        vector_bytes: Vector width of its preferred processor; it runs on all.
+        main: Whether to include a program that reads and writes .npy files.
 
     Raises:
         TileError: The function is wrong or does not fit the types.
-
     """
     made = ahead(lower(function, types, vector_bytes), name, described(function))
     stem = made.interface.name
