@@ -1,4 +1,4 @@
-"""Models of ONNX as programs of tileir: ``load`` reads one, and every command of tileir takes its file."""
+"""ONNX models as programs of tileir: ``load`` reads one, and every command of tileir takes its file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ = [
 
 @frozen
 class _Models:
-    """The front end of files ``*.onnx``."""
+    """Front end of files ``*.onnx``."""
 
     name: ClassVar[str] = "onnx"
 

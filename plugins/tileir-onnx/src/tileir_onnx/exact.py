@@ -1,4 +1,4 @@
-"""Results of models with floats of 16 bits, computed in f64, to tell whose rounding is nearer to the exact values."""
+"""Reference results of 16-bit models in f64, to compare roundings with exact values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from onnx.reference import ReferenceEvaluator
 from tileir_onnx.graph import DTYPES, Array
 
 PRECISIONS: Final = {DTYPES[TensorProto.FLOAT16]: 10, DTYPES[TensorProto.BFLOAT16]: 7}
-"""Bits behind the point of floats of 16 bits."""
+"""Fraction bits of 16-bit floats."""
 _FLOATS: Final = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def exact_results(model: ModelProto, inputs: Sequence[Any]) -> list[Array]:
-    """Return the results of a model whose floats are all f64, by ONNX's reference, which raises whatever it likes."""
+    """Return the results of a model with all floats in f64, by ONNX's reference, which may raise anything."""
     wide = ModelProto()
     wide.CopyFrom(model)
     for graph in _graphs(wide):
@@ -38,7 +38,7 @@ def exact_results(model: ModelProto, inputs: Sequence[Any]) -> list[Array]:
 
 
 def units(found: Array, exact: Array) -> float:
-    """Return the greatest distance of floats of 16 bits from exact values, in units of the last place of these."""
+    """Return the maximum distance of 16-bit floats from exact values, in units of the last place of these."""
     bits = PRECISIONS[found.dtype]
     least = np.finfo(np.float16).minexp if found.dtype == np.float16 else -126
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Arrays that a model is called with, checked against what it declares."""
+"""Validation of a model's arguments against its declarations."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ KINDS: Final = MappingProxyType({dtype: kind for kind, dtype in DTYPES.items()})
 def checked(
     ports: Sequence[Port], feeds: Mapping[str, Any], sizes: Mapping[str, int], defaults: Sequence[Port] = ()
 ) -> dict[str, Any]:
-    """Return an array for each input, in order; a tuple of arrays for a sequence; None for an optional one left out.
+    """Return an array for each input, in order; a tuple of arrays for a sequence; None for an omitted optional input.
 
-    An input has the dtype, the number of axes and the sizes that the model declares. A name among these means one size.
-    A first axis of size 1 may have another one: models are often exported for one example.
+    An input has the dtype, the rank and the sizes that the model declares. A named size has one value everywhere. A
+    first axis of size 1 may have another size: models are often exported for one example.
 
     Args:
         ports: The inputs.
-        feeds: Arrays by their names; lists and numbers become arrays of the declared dtype.
-        sizes: The values that dimensions must have, by their names.
-        defaults: Inputs that have values already, and are among the results where they are fed.
+        feeds: Arrays by input names; lists and numbers become arrays of the declared dtype.
+        sizes: Required values of dimensions, by name.
+        defaults: Inputs that have values already, and are returned only if they are fed.
 
     Raises:
-        ArgumentError: TIL705, an input is missing, or there is none of a name; TIL701, an array does not fit.
-
+        ArgumentError: TIL705, an input is missing or unknown; TIL701, an array does not fit.
     """
     known = {port.name for port in (*ports, *defaults)}
     faults = [Diagnostic("TIL705", f"the model has no input {name!r:.80}") for name in feeds if name not in known]
@@ -63,7 +62,7 @@ def _array(port: Port, value: Any) -> Any:
 
 
 def described(port: Port, value: Any, by_value: Collection[str]) -> Given:
-    """Return what the importer is told of an input that has a value: its type, or the value where that is asked for."""
+    """Return the importer's description of a fed input: its type, or its value if requested."""
     if isinstance(value, tuple):
         return tuple(described(Port(f"{port.name}[{n}]", "", None), each, by_value) for n, each in enumerate(value))
     if value is None:
@@ -75,14 +74,14 @@ def described(port: Port, value: Any, by_value: Collection[str]) -> Given:
 
 
 def key_of(given: Given) -> Hashable:
-    """Return what tells an input from others for which a model is compiled anew."""
+    """Return the key of an input for which a model is compiled anew."""
     if isinstance(given, tuple):
         return tuple(map(key_of, given))
     return (given.shape, given.tobytes()) if isinstance(given, np.ndarray) else given
 
 
 def pairs(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield inputs of the function by name, of which there are several for a sequence."""
+    """Yield inputs of the function by name, several for a sequence."""
     if isinstance(value, tuple):
         for number, each in enumerate(value):
             yield from pairs(f"{name}[{number}]", each)
@@ -91,7 +90,7 @@ def pairs(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _wrong(port: Port, array: Any, found: dict[str, int]) -> Iterator[str]:
-    """Yield what is wrong with an array, and note the sizes of names that it is the first to have."""
+    """Yield faults of an array, and record sizes of names on their first occurrence."""
     if isinstance(port.kind, str):
         given = array if isinstance(array, tuple) else (array,)
         yield from (f"and has {each.dtype}, which tileir has not" for each in given if each.dtype not in KINDS)

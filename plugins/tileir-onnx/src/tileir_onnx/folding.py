@@ -1,4 +1,4 @@
-"""Nodes on what is known when compiling: sizes, which may be symbols, and small constants."""
+"""Constant folding of nodes: sizes, which may be symbols, and small constants."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tileir_onnx.graph import DTYPES, Array, Graph, Node
 from tileir_onnx.symbols import MISTAKES, computed
 
 _BYTES: Final = 1 << 20
-"""Bytes up to which results are computed when a model is read."""
+"""Maximum size in bytes of results folded on import."""
 _MOST: Final = 1 << 22
-"""Product of the sizes of inputs up to which nodes on several of them are."""
+"""Maximum product of input sizes up to which nodes on several inputs are folded."""
 _JOINING: Final = frozenset({"Concat", "SequenceConstruct"})
 """Nodes whose results have as many elements as their inputs together."""
 _RANDOM: Final = frozenset(
@@ -41,19 +41,19 @@ def folded(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
     try:
         with np.errstate(all="ignore"):
             return (np.asarray(function(node, *arguments)),)
-    except MISTAKES:  # what the node says is wrong, which is told below
+    except MISTAKES:  # the node is wrong, which is reported below
         return _evaluated(node, arguments)
 
 
 def _grows(node: Node, arguments: Sequence[Array | None]) -> bool:
-    """Return whether a result may have more elements than are computed beforehand, by sizes and values of inputs."""
+    """Return whether a result may have more elements than are folded, by sizes and values of inputs."""
     given = [each for each in arguments if each is not None]
-    if node.op not in _BY_VALUE:  # products, outer ones too, and whatever broadcasts have no more than this
+    if node.op not in _BY_VALUE:  # products, outer ones too, and broadcasts have no more than this
         return node.op not in _JOINING and len(given) > 1 and prod(float(max(each.size, 1)) for each in given) > _MOST
     bound = _BY_VALUE[node.op]
     try:
         return bound is None or not bound(*given) <= _BYTES
-    except MISTAKES:  # the row tells what is wrong
+    except MISTAKES:  # the row reports the fault
         return True
 
 
@@ -75,7 +75,7 @@ def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array | N
     try:
         with np.errstate(all="ignore"):
             results = iter(ReferenceEvaluator(model).run(None, feeds))
-    except Exception:  # the reference raises whatever it likes for what it does not have, which is left to the row
+    except Exception:  # the reference may raise anything for missing features, which is left to the row
         return None
     found = tuple(next(results) if name else None for name in node.outputs)
     if any(isinstance(each, list) for each in found):  # a sequence
@@ -132,7 +132,7 @@ _KNOWN: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "Unsqueeze": _unsqueeze,
     }
 )
-"""Nodes on small arrays that models have many of, and on which the reference takes longest."""
+"""Nodes on small arrays that are frequent in models, and slow in the reference."""
 
 _BY_VALUE: Final[Mapping[str, Callable[..., float] | None]] = MappingProxyType(
     {
@@ -146,4 +146,4 @@ _BY_VALUE: Final[Mapping[str, Callable[..., float] | None]] = MappingProxyType(
         **dict.fromkeys(("OneHot", "Resize", "STFT", "Upsample")),
     }
 )
-"""Bounds of the elements of results whose sizes are values of inputs; None for what is left to the row."""
+"""Upper bounds of result elements, if sizes are values of inputs; None to leave the node to the row."""

@@ -1,4 +1,4 @@
-"""Nodes that are functions of other nodes: those of the model, and those that ONNX defines by others."""
+"""Nodes that are functions of other nodes: the model's own functions, and those that ONNX defines."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto
 from tileir_onnx.graph import Graph, Node, domain_of
 
 Key: TypeAlias = tuple[str, str, str]
-"""The domain, name and overload of a function."""
+"""Domain, name and overload of a function."""
 
 _NODES: Final = 1_000_000
-"""Nodes that calls of a model's functions may stand for, all in all."""
+"""Maximum number of nodes that calls of a model's functions expand to, in total."""
 _DEPTH: Final = 32
-"""Functions that call functions."""
+"""Maximum nesting of function calls."""
 
 
 def key_of(proto: NodeProto) -> Key:
-    """Return the function that a node would call."""
+    """Return the key of the function that a node calls."""
     return domain_of(proto), proto.op_type, proto.overload
 
 
 def nodes_within(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Yield nodes, and those of graphs that are their attributes."""
+    """Yield nodes, and those of graphs in their attributes."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
@@ -37,7 +37,7 @@ def nodes_within(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
 
 @define
 class _Sizes:
-    """Counts of nodes that functions stand for, found depth first."""
+    """Counts of nodes that functions expand to, found depth first."""
 
     functions: Mapping[Key, FunctionProto]
     counts: dict[Key, int] = field(factory=dict)
@@ -58,11 +58,10 @@ class _Sizes:
 
 
 def check_calls(graph: GraphProto, functions: Mapping[Key, FunctionProto]) -> None:
-    """Check that functions of a model do not call themselves, and do not stand for too many nodes.
+    """Check that functions of a model are not recursive, and do not expand to too many nodes.
 
     Raises:
         ValueError: They do.
-
     """
     sizes = _Sizes(functions)
     for key in functions:
@@ -72,12 +71,11 @@ def check_calls(graph: GraphProto, functions: Mapping[Key, FunctionProto]) -> No
 
 
 def defined(node: Node, types: Sequence[TypeProto | None] | None) -> FunctionProto | None:
-    """Return ONNX's definition of a node by others; None where there is none.
+    """Return ONNX's definition of a node by others; None if there is none.
 
     Args:
         node: The node.
-        types: The types of its inputs, which some definitions depend on; None where nobody knows them yet.
-
+        types: Types of its inputs, which some definitions depend on; None if unknown.
     """
     schema = _schema(node)
     if schema is None:
@@ -100,13 +98,13 @@ def defined(node: Node, types: Sequence[TypeProto | None] | None) -> FunctionPro
 
 
 def depends_on_types(node: Node) -> bool:
-    """Return whether ONNX defines a node by others, according to the types of its inputs."""
+    """Return whether ONNX defines a node by others depending on the types of its inputs."""
     schema = _schema(node)
     return schema is not None and bool(schema.has_context_dependent_function)
 
 
 def _schema(node: Node) -> Any:
-    """Return ONNX's description of an operator; its type stubs lack what it says of functions."""
+    """Return ONNX's description of an operator; its type stubs lack functions."""
     try:
         return defs.get_schema(node.op, node.version, node.domain)
     except defs.SchemaError:
@@ -114,12 +112,11 @@ def _schema(node: Node) -> Any:
 
 
 def expanded(node: Node, types: Sequence[TypeProto | None] | None = None) -> Graph | None:
-    """Return the nodes that a node stands for; None where it is no function, or nobody knows the types it depends on.
+    """Return the expansion of a node; None if it is not a function, or depends on unknown types.
 
     Args:
         node: The node.
-        types: The types of its inputs.
-
+        types: Types of its inputs.
     """
     if node.library is None:
         return None
@@ -137,7 +134,7 @@ def attributes_of(node: Node, function: FunctionProto) -> dict[str, AttributePro
 
 
 def called(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
-    """Return a node of a function as it is in a call: references to attributes are replaced, in graphs as well."""
+    """Return a node of a function for a call: references to attributes are replaced, in graphs as well."""
     if not any(each.ref_attr_name or each.HasField("g") or each.graphs for each in node.attribute):
         return node
     made = NodeProto()

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 Array: TypeAlias = np.ndarray[Any, Any]
 
 Given: TypeAlias = "Port | Array | tuple[Given, ...] | None"
-"""Knowledge of an input: its type, in which a name is a size that is not known yet, or its value; for a sequence one of
-these for each element; None for nothing."""
+"""Known properties of an input: its type, with names for sizes that are not known yet, or its value; for a sequence one
+of these for each element; None for nothing.
+"""
 
 DTYPES: Final[Mapping[int, np.dtype[Any]]] = MappingProxyType(
     {
@@ -43,7 +44,7 @@ DTYPES: Final[Mapping[int, np.dtype[Any]]] = MappingProxyType(
         Kind.BOOL: np.dtype(np.bool_),
     }
 )
-"""Element types that tileir has, by their numbers in ONNX."""
+"""Element types of tileir, by their numbers in ONNX."""
 
 
 def _dtype(kind: int) -> np.dtype[Any] | None:
@@ -51,11 +52,11 @@ def _dtype(kind: int) -> np.dtype[Any] | None:
 
 
 _LETTERS: Final = 200
-"""Letters of a name that are shown."""
+"""Maximum number of shown characters of a name."""
 
 
 def printable(name: str) -> str:
-    """Return a name without letters that cannot be printed, and not longer than can be read."""
+    """Return a name without unprintable characters, truncated to a readable length."""
     if name.isprintable() and len(name) <= _LETTERS:
         return name
     return "".join(each if each.isprintable() else f"\\{ord(each):x}" for each in name[:_LETTERS])
@@ -67,20 +68,19 @@ def domain_of(proto: NodeProto | OperatorSetIdProto) -> str:
 
 
 class NeededError(TileError):
-    """The value of inputs has to be known."""
+    """Values of inputs have to be known."""
 
     names: tuple[str, ...] = ()
 
 
 @frozen
 class Port:
-    """An input or output of a graph.
+    """Input or output of a graph.
 
     Attributes:
-        name: Its name.
-        kind: A number of ``onnx.TensorProto.DataType``, or the words for what is no tensor: ``sequence``, ``optional``.
-        dims: A number for each axis, a name, or None for an unknown size; None as a whole where the rank is unknown.
-
+        name: Name.
+        kind: A number of ``onnx.TensorProto.DataType``, or a word if it is not a tensor: ``sequence``, ``optional``.
+        dims: A number for each axis, a name, or None for an unknown size; None for an unknown rank.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Port:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """The dtype of its arrays; None for what tileir has no element type for."""
+        """Dtype of its arrays; None if tileir has no such element type."""
         return _dtype(self.kind) if isinstance(self.kind, int) else None
 
     @property
@@ -102,7 +102,7 @@ class Port:
 
 
 class Library(Protocol):
-    """A reader of functions as graphs."""
+    """Reader of functions as graphs."""
 
     def function(self, node: Node) -> FunctionProto | None:
         """Return the function of the model that a node calls."""
@@ -115,15 +115,14 @@ class Library(Protocol):
 
 @frozen(eq=False, slots=False)
 class Node:
-    """A node of a graph.
+    """Node of a graph.
 
     Attributes:
-        proto: The message of the node, of which nothing is changed.
-        version: The version of the operators of its domain that the model asks for.
+        proto: Protobuf message of the node, never changed.
+        version: Version of its domain's operators that the model requests.
         attributes: Values by name: numbers, texts, arrays, graphs, and tuples of these.
-        file: The name of the model's file, for errors.
-        library: What reads the functions that nodes of the model call.
-
+        file: Name of the model's file, for errors.
+        library: Reader of the functions that nodes of the model call.
     """
 
     proto: NodeProto = field(repr=False)
@@ -144,17 +143,17 @@ class Node:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs, empty for one that is left out."""
+        """Names of the inputs, empty for omitted ones."""
         return tuple(self.proto.input)
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs, empty for one that nobody wants."""
+        """Names of the outputs, empty for unused ones."""
         return tuple(self.proto.output)
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """Graphs that are attributes."""
+        """Graphs in attributes."""
         values = (each if isinstance(each, tuple) else (each,) for each in self.attributes.values())
         return tuple(each for several in values for each in several if isinstance(each, Graph))
 
@@ -167,22 +166,21 @@ class Node:
 
     @property
     def span(self) -> Span:
-        """The place as errors of tileir have one."""
+        """The place as a span for errors."""
         return Span(Source(self.place, self.place, is_place=True), 0, len(self.place))
 
 
 @frozen(eq=False)
 class Graph:
-    """A graph: nodes in an order in which each comes after those that it reads.
+    """Graph: nodes in topological order.
 
     Attributes:
-        name: Its name.
-        inputs: What it is called with; weights are left out.
-        outputs: Its results.
+        name: Name.
+        inputs: Inputs, without weights.
+        outputs: Results.
         nodes: The nodes.
         weights: Constants by name, which no node makes.
-        defaults: Weights that may be passed as well.
-
+        defaults: Weights that may also be passed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Graphs as functions of Tile: nodes are called one after the other on tensors of a builder, or on what is known."""
+"""Import of graphs as Tile functions: nodes run in order on a builder's tensors, or on known values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from tileir_onnx.rows.table import Row, row_of
 from tileir_onnx.symbols import dtype_of
 
 Value: TypeAlias = Any
-"""The meaning of a name of a graph: a tensor; an array where it is known, with a Dim for each size that is a symbol;
-Items for a sequence; Sized where only running tells how many elements there are; None for an input that is left out."""
+"""Meaning of a name of a graph: a tensor; an array if it is known, with a Dim for each symbolic size; Items for a
+sequence; Sized if the number of elements depends on data; None for an omitted input.
+"""
 
 Sizes: TypeAlias = "tuple[Dim | int, ...]"
 
@@ -44,22 +45,21 @@ _MOVING: Final = frozenset(
         "Unsqueeze",
     ]
 )
-"""Operators whose results have the element type of their inputs, whatever it is."""
+"""Operators whose results have the element type of their inputs, for any type."""
 _MESSAGES: Final = 20
-"""Faults of one model that are told."""
+"""Maximum number of reported faults of one model."""
 _SMALL: Final = 64
-"""Elements up to which an input may be known by its value."""
+"""Maximum number of elements of inputs known by value."""
 
 
 @frozen(eq=False)
 class Sized:
-    """A tensor some of whose elements count, so many as only running tells.
+    """Tensor with a data-dependent number of valid elements.
 
     Attributes:
-        tensor: The tensor, as large as it may become.
-        count: A scalar: how many elements count along an axis, those at its begin.
+        tensor: The tensor at its maximum size.
+        count: A scalar: number of valid elements along an axis, from its beginning.
         axis: The axis.
-
     """
 
     tensor: Tensor
@@ -68,7 +68,7 @@ class Sized:
 
 
 class Items(tuple[Any, ...]):
-    """A sequence, whose length is known."""
+    """Sequence of known length."""
 
     __slots__ = ()
 
@@ -78,7 +78,7 @@ class StepError(Exception):
 
 
 class MissingError(StepError):
-    """The step of a loop reads an array that it was not given."""
+    """The step of a loop reads an array that was not passed to it."""
 
     def __init__(self, array: Array) -> None:
         """Keep the array."""
@@ -88,14 +88,14 @@ class MissingError(StepError):
 
 @frozen(eq=False)
 class Imported:
-    """A function that was made of a graph.
+    """Function made of a graph.
 
     Attributes:
-        function: The function; None where all results are known.
-        inputs: The inputs of the graph that it has, in order.
-        results: Results of the graph in order: arrays where they are known, else what the function's are part of.
-        kinds: Results of the function that have elements of fewer bits, and the numbers of their types.
-
+        function: The function; None if all results are known.
+        inputs: Its inputs among those of the graph, in order.
+        results: Results of the graph in order: arrays if they are known, else their structure in the function's
+            results.
+        kinds: Results of the function with narrow element types, and the numbers of their types.
     """
 
     function: Function | None
@@ -123,14 +123,13 @@ def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
 
     Args:
         graph: The graph.
-        inputs: For each input its type, in which a name is a size that is not known yet, or the value that it has; for
-            a sequence one of these for each element; None for nothing.
+        inputs: For each input its type, with names for sizes that are not known yet, or its value; for a sequence one
+            of these for each element; None for nothing.
 
     Raises:
-        TileError: TIL605, the model asks for what there is not; one diagnostic for each node; TIL606, the value of an
-            input must be known; TIL604, a result has other elements than the graph declares; or the sizes of a node
-            do not go together.
-
+        TileError: TIL605, the model uses unsupported features; one diagnostic for each node; TIL606, the value of an
+            input must be known; TIL604, a result has other elements than the graph declares; or the sizes of a node do
+            not match.
     """
     check(graph)
     builder, names = FunctionBuilder(), Names()
@@ -155,11 +154,10 @@ def imported(graph: Graph, inputs: Mapping[str, Given]) -> Imported:
 
 
 def _check_elements(port: Port, value: Value) -> None:
-    """Check that a result has elements of the type that the model declares.
+    """Check that a result has the declared element type.
 
     Raises:
-        TileError: TIL604, it has not.
-
+        TileError: TIL604, it does not.
     """
     if not isinstance(value, Tensor | np.ndarray) or port.dtype is None:
         return
@@ -171,7 +169,7 @@ def _check_elements(port: Port, value: Value) -> None:
 
 @define
 class Names:
-    """Names of inputs, sizes and results of a function: those of the graph, but that all of them differ."""
+    """Unique names of a function's inputs, sizes and results, based on those of the graph."""
 
     _sizes: dict[str, str] = field(factory=dict)
     _taken: set[str] = field(factory=set)
@@ -208,7 +206,7 @@ def parts(value: Value) -> tuple[Tensor, ...]:
 
 
 def ports_of(given: Given) -> tuple[Port, ...]:
-    """Return the inputs of the function that an input of the graph is."""
+    """Return the function's inputs for an input of the graph."""
     if isinstance(given, Port):
         return (given,)
     return tuple(port for each in given for port in ports_of(each)) if isinstance(given, tuple) else ()
@@ -230,11 +228,10 @@ def _input(builder: FunctionBuilder, port: Port, names: Names) -> Tensor:
 
 
 def check(graph: Graph) -> None:
-    """Check that there is a row for each node, whatever the sizes are; in graphs within it and in functions as well.
+    """Check that there is a row for each node, for any sizes; also in subgraphs and functions.
 
     Raises:
         TileError: TIL605, there is none; one diagnostic for each node.
-
     """
     unsupported = list(_unsupported(graph, set()))
     if unsupported:
@@ -271,14 +268,13 @@ def _no_operator(node: Node) -> str:
 
 @define(eq=False)
 class Importer:
-    """Runs graphs on tensors of a builder.
+    """Runner of graphs on tensors of a builder.
 
     Attributes:
-        builder: Where tensors are recorded.
-        values: What names stand for; those of graphs within graphs hide those around them.
+        builder: Recorder of the tensors.
+        values: Values of names; names of subgraphs hide outer ones.
         free: Inputs whose values are not known.
-        is_closed: Whether it runs the step of a loop, which is given all its arrays.
-
+        is_closed: Whether it runs the step of a loop, to which all arrays are passed.
     """
 
     builder: FunctionBuilder
@@ -290,17 +286,17 @@ class Importer:
     is_closed: bool = False
 
     def comes_from(self, name: str, value: Value) -> None:
-        """Note an input of the model, whose value may be needed."""
+        """Record that a value comes from an input of the model, whose value may be needed."""
         if isinstance(value, Tensor):
             self._origins[value] = frozenset({name})
 
     def has_kind(self, tensor: Tensor, kind: int | str) -> None:
-        """Note the number of the type of a tensor's elements where they have fewer bits than those of tileir."""
+        """Record the number of a tensor's narrow element type."""
         if kind in NARROW and isinstance(kind, int):
             self._kinds[tensor] = kind
 
     def kind_of(self, value: Value) -> int | None:
-        """Return the number of the type of elements where these have fewer bits than those of tileir."""
+        """Return the number of a value's narrow element type; None for other types."""
         return KINDS.get(value.dtype) if isinstance(value, np.ndarray) else self._kinds.get(value)
 
     def run(self, graph: Graph, inputs: Mapping[str, Value]) -> tuple[Value, ...]:
@@ -324,12 +320,12 @@ class Importer:
         return self.values[name]
 
     def inner(self, graph: Graph, inputs: Sequence[Value] = ()) -> tuple[Value, ...]:
-        """Return the results of a graph within this one, which sees the names around it."""
+        """Return the results of a subgraph, which sees the enclosing names."""
         scope = self._within(ChainMap({}, self.values))
         return scope.run(graph, dict(zip((port.name for port in graph.inputs), inputs, strict=True)))
 
     def _within(self, values: MutableMapping[str, Value]) -> Importer:
-        """Return an importer that records where this one does, and has other names."""
+        """Return an importer with this builder and other names."""
         return evolve(
             self,
             values=values,
@@ -340,12 +336,11 @@ class Importer:
         )
 
     def step(self, values: Mapping[str, Value], constants: Sequence[tuple[Array, Tensor]]) -> Importer:
-        """Return an importer for the step of a loop, which sees nothing but what it is given.
+        """Return an importer for the step of a loop, which only sees the given values.
 
         Args:
-            values: What names stand for in the step.
+            values: Values of names in the step.
             constants: Arrays, and the tensors that they are in the step.
-
         """
         known = {_key(array): (array, tensor) for array, tensor in constants}
         return evolve(self, values=dict(values), free={}, origins={}, constants=known, is_closed=True)
@@ -376,7 +371,7 @@ class Importer:
             results = row.function(Call(self, node), *self._arguments(node, row, arguments), **node.attributes)
         except (TileError, StepError):
             raise
-        except Exception as error:  # rows meet whatever attributes and inputs a file has
+        except Exception as error:  # rows meet arbitrary attributes and inputs of files
             raise TileError.of("TIL605", f"{node.op} cannot be imported: {error}", node.span) from error
         return results if isinstance(results, tuple) and not isinstance(results, Items) else (results,)
 
@@ -393,7 +388,7 @@ class Importer:
         return self._within({}).run(body, given)
 
     def _type(self, value: Value) -> TypeProto | None:
-        """Return the type of a value as ONNX has it."""
+        """Return the ONNX type of a value."""
         if isinstance(value, Tensor):
             sizes = [size if isinstance(size, int) else None for size in value.shape]
             return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype.numpy), sizes)
@@ -427,9 +422,8 @@ class Importer:
         """Return a value as a tensor; an array becomes a constant, once.
 
         Raises:
-            TileError: TIL605, it is a sequence, or only running tells how many elements it has.
-            MissingError: It is an array that the step of a loop was not given.
-
+            TileError: TIL605, it is a sequence, or its number of elements depends on data.
+            MissingError: It is an array that was not passed to the step of a loop.
         """
         if isinstance(value, Tensor):
             return value
@@ -438,7 +432,7 @@ class Importer:
         if value.dtype == object:
             return self._of_sizes(value)
         key = _key(value)
-        if key not in self._constants:  # the array is kept, so that nothing else gets its id
+        if key not in self._constants:  # the array is kept, so that its id is not reused
             if self.is_closed:
                 raise MissingError(value)
             self._constants[key] = (value, self.builder.constant(held(value)))
@@ -461,8 +455,7 @@ class Importer:
         """Return an input as an array.
 
         Raises:
-            NeededError: TIL606, it follows from the values of inputs of the model.
-
+            NeededError: TIL606, it depends on the values of inputs of the model.
         """
         if isinstance(value, np.ndarray):
             return value
@@ -479,7 +472,7 @@ class Importer:
         raise error
 
     def needed(self, value: Value) -> tuple[str, ...]:
-        """Return the inputs of the model whose values tell that of a tensor; none where one of them is large."""
+        """Return the inputs of the model that determine a tensor's value; none if one of them is large."""
         names = frozenset[str]().union(*(self._origins.get(part, frozenset()) for part in parts(value)))
         sizes = (self.free[name].dims or () for name in names)
         small = all(prod(size for size in dims if isinstance(size, int)) <= _SMALL for dims in sizes)
@@ -487,18 +480,17 @@ class Importer:
 
 
 def _key(array: Array) -> Hashable:
-    """Return what tells a constant from others: small ones by their elements."""
+    """Return the key of a constant: small ones by their elements."""
     return (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= _SMALL * 8 else id(array)
 
 
 @frozen(eq=False)
 class Call:
-    """A node that is being imported, for its row.
+    """Node being imported, for its row.
 
     Attributes:
-        importer: What imports it.
+        importer: The importer.
         node: The node.
-
     """
 
     importer: Importer
@@ -506,46 +498,44 @@ class Call:
 
     @property
     def version(self) -> int:
-        """The version of the operators that the model asks for."""
+        """Version of the operators that the model requests."""
         return self.node.version
 
     @property
     def outputs(self) -> tuple[bool, ...]:
-        """True for each output that somebody reads."""
+        """True for each output that is used."""
         return tuple(map(bool, self.node.outputs))
 
     @property
     def in_loop(self) -> bool:
-        """True for nodes in the step of a loop, which can make no arrays."""
+        """True for nodes in the step of a loop, which cannot make arrays."""
         return self.importer.is_closed
 
     def tensor(self, value: Value) -> Tensor:
         """Return a value as a tensor.
 
         Raises:
-            TileError: TIL605, it is a sequence, nothing, or only running tells how many elements it has.
-
+            TileError: TIL605, it is a sequence, nothing, or its number of elements depends on data.
         """
         if not isinstance(value, Tensor | np.ndarray):
             raise self.fault("an input is a sequence, nothing, or of a size that is known only when the model has run")
         return self.importer.tensor(value)
 
     def known(self, position: int) -> Array | None:
-        """Return an input where its elements are known; None where they are not."""
+        """Return an input if its elements are known, else None."""
         name = self.node.inputs[position]
         value = self.importer.values[name] if name else None
         return value if isinstance(value, np.ndarray) and value.dtype != object else None
 
     def inner(self, graph: Graph, *inputs: Value) -> tuple[Value, ...]:
-        """Return the results of a graph that is an attribute."""
+        """Return the results of a graph in an attribute."""
         return self.importer.inner(graph, inputs)
 
     def value(self, position: int, value: Value) -> Array | None:
-        """Return a value as an array; None where only running tells it, or floats do, which differ from call to call.
+        """Return a value as an array; None if it depends on data or on floats, which differ from call to call.
 
         Raises:
-            NeededError: TIL606, it follows from the values of small inputs of integers.
-
+            NeededError: TIL606, it depends on the values of small integer inputs.
         """
         names = () if isinstance(value, np.ndarray) else self.importer.needed(value)
         dtypes = [self.importer.free[name].dtype for name in names]
@@ -554,22 +544,21 @@ class Call:
         return None
 
     def check_value(self, position: int, value: Value) -> None:
-        """Ask for the value of the inputs that a value follows from, where nothing else serves a node.
+        """Request the values of the inputs that a value depends on, if a node needs it.
 
         Raises:
-            NeededError: TIL606, it follows from the values of small inputs.
-
+            NeededError: TIL606, it depends on the values of small inputs.
         """
         if self.importer.needed(value):
             self.importer.known(self.node, position, value)
 
     def kind(self, position: int) -> int | None:
-        """Return the number of the element type of an input where it has fewer bits than those of tileir."""
+        """Return the number of an input's narrow element type; None for other types."""
         name = self.node.inputs[position] if position < len(self.node.inputs) else ""
         return self.importer.kind_of(self.importer.values[name]) if name else None
 
     def of_kind(self, tensor: Tensor, kind: int) -> Tensor:
-        """Return a tensor, noting that its elements are of a type that has fewer bits than those of tileir."""
+        """Return a tensor after recording its narrow element type."""
         self.importer.has_kind(tensor, kind)
         return tensor
 
@@ -578,7 +567,6 @@ class Call:
 
         Raises:
             TileError: TIL605, tileir has no such type.
-
         """
         found = DTYPES.get(number)
         dtype = None if found is None else DType.of(found)
@@ -588,5 +576,5 @@ class Call:
         return dtype
 
     def fault(self, message: str) -> TileError:
-        """Build the error for what the row does not have, to be raised by the caller."""
+        """Return the error for a feature that the row lacks, to be raised by the caller."""
         return TileError.of("TIL605", message, self.node.span)

@@ -1,4 +1,4 @@
-"""Element types of ONNX by number, as its format fixes them: whoever calls a model that is known loads no ``onnx``."""
+"""ONNX element types by number, as its format fixes them, so that calls of known models need no ``onnx``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """A number of ``onnx.TensorProto.DataType``."""
+    """Numbers of ``onnx.TensorProto.DataType``."""
 
     UNDEFINED = 0
     FLOAT = 1
@@ -40,5 +40,5 @@ class Kind(IntEnum):
 
 
 def word_of(kind: int) -> str | None:
-    """Return the name of a type in small letters; None for a number that has none."""
+    """Return the name of a type in lower case; None for an unknown number."""
     return Kind(kind).name.lower() if kind in Kind._value2member_map_ else None

@@ -1,4 +1,4 @@
-"""Models: read once, compiled for the sizes and dtypes of what they are called with."""
+"""Models: read once, compiled for the sizes and dtypes of their arguments."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ if TYPE_CHECKING:
     from tileir_onnx.importing import Imported
 
 _KEPT: Final = 32
-"""Signatures of a model that are kept compiled."""
+"""Number of a model's signatures that are kept compiled."""
 
 
 @frozen(eq=False)
 class _Prepared:
-    """A model for one signature.
+    """Model for one signature.
 
     Attributes:
-        inputs: The inputs that it is called with, in order.
-        run: What computes its results; None where all are known.
+        inputs: Its inputs, in order.
+        run: Computes its results; None if all are known.
         make: Makes the function of its graph, or returns it.
         is_plain: Whether results are those of the function.
-
     """
 
     inputs: tuple[str, ...]
@@ -50,16 +49,15 @@ class _Prepared:
 
 @define(eq=False)
 class Model:
-    """A model of ONNX. Calls are safe from several threads.
+    """ONNX model. Calls are thread safe.
 
     Attributes:
-        path: Its file; None for one that was made of bytes.
-        outline: Inputs, outputs and words of it.
-        compiler: Makes a function of arrays out of a function of Tile; :func:`tileir.jit` by default, which takes known
-            ones as well.
-        device: Where it runs; None for what the arrays of a call or the context choose.
-        sizes: The values of dimensions that it names.
-
+        path: Its file; None for a model from bytes.
+        outline: Its inputs, outputs and metadata.
+        compiler: Makes a function of arrays from a Tile function; :func:`tileir.jit` by default, which also takes known
+            functions.
+        device: Its device; None for that of the arrays or the context.
+        sizes: Values of named dimensions.
     """
 
     path: Path | None
@@ -86,32 +84,30 @@ class Model:
 
     @property
     def about(self) -> About:
-        """Words of those who made it."""
+        """Its metadata."""
         return self.outline.about
 
     @cached_property
     def graph(self) -> Graph:
-        """Its graph, which is read when somebody looks at it where the cache on disk knows the rest.
+        """Its graph, which is read on access if the cache on disk has the rest.
 
         Raises:
             TileError: TIL901, a file with weights has changed since the model was loaded.
-
         """
         return self._read()
 
     @property
     def constants(self) -> Mapping[str, Array]:
-        """Its weights by name, read-only, in the memory of its file where they are long."""
+        """Its weights by name, read-only, in the memory of its file if they are long."""
         return MappingProxyType(self.graph.weights)
 
     @cached_property
     def function(self) -> Function:
-        """The function for the sizes that the model declares, with names for those that it leaves open.
+        """Function for the declared sizes, with names for unknown ones.
 
         Raises:
-            TileError: TIL606, sizes follow from the value of an input: :meth:`specialised` takes it; TIL605, the model
-                asks for what tileir does not have.
-
+            TileError: TIL606, sizes depend on the value of an input: :meth:`specialised` takes it; TIL605, the model
+                uses unsupported features.
         """
         return self.specialised()
 
@@ -121,12 +117,11 @@ class Model:
         """Return the function for sizes and values.
 
         Args:
-            sizes: The value of dimensions that the model names.
-            values: Inputs that are known when compiling, such as those that sizes follow from.
+            sizes: Values of named dimensions.
+            values: Inputs known when compiling, such as those that determine sizes.
 
         Raises:
             TileError: As :attr:`function`; TIL707, there is no such dimension or input.
-
         """
         sizes, values = {**self.sizes, **(sizes or {})}, dict(values or {})
         known = {dim for port in self.inputs for dim in port.dims or () if isinstance(dim, str)}
@@ -142,14 +137,14 @@ class Model:
             dims = self._tensor(port)
             named = tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
             inputs[port.name] = Port(port.name, port.kind, named)
-        from tileir_onnx.importing import imported  # it loads onnx, which calls of known models need not
+        from tileir_onnx.importing import imported  # it loads onnx, which calls of known models do not need
 
         return _function_of(imported(self.graph, inputs))
 
     def known(self) -> Function | frontends.KnownFunction:
-        """Return what the cache on disk knows of :attr:`function`, where that is something; errors are the same.
+        """Return the cached known function for :attr:`function`, or that itself; raises the errors of it.
 
-        Callers of what is known need none of its statements, for which nodes would be read.
+        Callers of known functions need none of its statements, for which nodes would be read.
         """
         asked = repr(tuple(sorted(self.sizes.items())))
         known = frontends.recalled(self._files, __package__, asked, lambda: self.function)
@@ -159,16 +154,15 @@ class Model:
         """Return the results for arrays.
 
         Args:
-            arrays: The inputs in order.
+            arrays: Inputs in order.
             named: Inputs by name.
 
         Returns:
-            The result, or a tuple of the results where there are several.
+            The result, or a tuple of several results.
 
         Raises:
             ArgumentError: An input is missing, unknown, or does not fit its type.
             TileError: As :attr:`function`.
-
         """
         given = {port.name: each for port, each in zip(self.inputs, arrays, strict=False)}
         if len(arrays) > len(self.inputs):
@@ -177,24 +171,22 @@ class Model:
         return results[0] if len(results) == 1 else results
 
     def check(self) -> None:
-        """Check that tileir has all operators of the model.
+        """Check that tileir supports all operators of the model.
 
         Raises:
-            TileError: TIL605, it has not; one diagnostic for each node.
-
+            TileError: TIL605, it does not; one diagnostic for each node.
         """
-        from tileir_onnx.importing import check  # as above
+        from tileir_onnx.importing import check  # it loads onnx
 
         check(self.graph)
 
     def run(self, feeds: Mapping[str, Any], outputs: tuple[str, ...] | None = None) -> tuple[Any, ...]:
-        """Return results for inputs by name; errors as those of a call.
+        """Return results for inputs by name; raises the errors of a call.
 
         Args:
-            feeds: Arrays by the names of inputs; lists of arrays for sequences; None for an optional one that is empty.
-                Weights that the model names among its inputs may be passed as well.
-            outputs: The names of results that are wanted, which come in the order of the model; None for all.
-
+            feeds: Arrays by input names; lists of arrays for sequences; None for an empty optional input. Weights that
+                the model lists among its inputs may be passed as well.
+            outputs: Names of the requested results, which are returned in model order; None for all.
         """
         prepared, arrays = (self._found(feeds) if outputs is None else None) or self._for(feeds, outputs)
         found = prepared.run(*arrays) if prepared.run is not None else ()
@@ -202,12 +194,12 @@ class Model:
         return results if prepared.is_plain else tuple(prepared.make().results_of(iter(results)))
 
     def prepared(self, feeds: Mapping[str, Any]) -> tuple[Function | None, dict[str, Any]]:
-        """Return the function that a call with these inputs runs, None where all results are known, and its inputs."""
+        """Return the function that a call with these inputs runs, None if all results are known, and its inputs."""
         prepared, arrays = self._for(feeds, None)
         return prepared.make().function, dict(zip(prepared.inputs, arrays, strict=True))
 
     def _found(self, feeds: Mapping[str, Any]) -> tuple[_Prepared, list[Any]] | None:
-        """Return the model compiled for feeds, if it is there already, and they are arrays as it declares them."""
+        """Return the compiled model for feeds that are arrays as declared, or None if it is not compiled yet."""
         arrays: list[Any] = []
         key: list[Any] = []
         for name, dtype in self._types:
@@ -227,7 +219,7 @@ class Model:
         return prepared, arrays
 
     def _for(self, feeds: Mapping[str, Any], outputs: tuple[str, ...] | None) -> tuple[_Prepared, list[Any]]:
-        """Return the model compiled for feeds, and what it is to be called with."""
+        """Return the model compiled for feeds, and its arguments."""
         given = checked(self.inputs, feeds, self.sizes, self.outline.defaults)
         with self._lock:
             prepared = self._compiled(given, outputs)
@@ -265,7 +257,7 @@ class Model:
         known = frontends.recalled(files, __package__, asked, lambda: _function_of(make())) if files else None
         if known is not None:
             return _Prepared(tuple(told), self.compiler(known), make, is_plain=True)
-        from tileir.tile.builder import Tensor  # as above
+        from tileir.tile.builder import Tensor  # it loads onnx
 
         made = make()
         is_plain = all(isinstance(each, Tensor) for each in made.results) and not made.kinds
@@ -276,13 +268,13 @@ class Model:
         return _Prepared(made.inputs, self.compiler(function), make, is_plain)
 
     def _import(self, told: Mapping[str, Given], outputs: tuple[str, ...] | None) -> Imported:
-        from tileir_onnx.importing import imported  # as above
+        from tileir_onnx.importing import imported  # it loads onnx
 
         with collection_paused():
             return imported(self.graph if outputs is None else pruned(self.graph, outputs), told)
 
     def _is_jitted(self) -> bool:
-        """Return whether :func:`tileir.jit` compiles it for the default context, whose cache on disk keeps code."""
+        """Return whether :func:`tileir.jit` compiles it for the default context, with a cache on disk."""
         made = self.compiler if isinstance(self.compiler, partial) else partial(self.compiler)
         options = made.keywords.get("options")
         quick = (tileir.default_context().options if options is None else options).quick
@@ -300,8 +292,7 @@ class Model:
         """Return the dimensions of an input.
 
         Raises:
-            TileError: TIL605, it is no tensor, or nobody knows how many axes it has.
-
+            TileError: TIL605, it is not a tensor, or its rank is unknown.
         """
         if port.dtype is None:
             raise TileError.of("TIL605", f"input {port.name!r} is {port.word}, which tileir has not")
@@ -312,7 +303,7 @@ class Model:
 
 
 def _function_of(made: Imported) -> Function:
-    """Return the function of a graph that was a function before."""
+    """Return the function of a graph that was already a function."""
     if made.function is None:
         raise TileError.of("TIL605", "the model computes nothing: its results are constants")
     return made.function
@@ -328,14 +319,13 @@ def load(
     """Return the model of a file.
 
     Args:
-        source: The file, or its content. Weights that it keeps in other files are read from its folder only.
-        device: Where to run; by default what :func:`tileir.jit` chooses.
-        options: How to compile; by default those of the context.
-        sizes: The values of dimensions that the model names; calls must have them.
+        source: The file, or its content. Weights in other files are only read from its folder.
+        device: The device; by default that of :func:`tileir.jit`.
+        options: Options for compiling; by default those of the context.
+        sizes: Values of named dimensions; calls must have them.
 
     Raises:
-        TileError: TIL901, the file cannot be read; TIL604, it is no model, or weights are not where it says.
-
+        TileError: TIL901, the file cannot be read; TIL604, it is not a model, or weights are missing.
     """
     compiler = partial(tileir.jit, device=device, options=options)
     origin = source if isinstance(source, bytes) else Path(source)
@@ -350,7 +340,7 @@ _Contents: TypeAlias = tuple[Outline, frontends.Files, Callable[[], Graph]]
 
 
 def _read(source: Path | bytes) -> _Contents:
-    """Read a model, and let the cache on disk know what is told of it without its nodes."""
+    """Read a model, and store its outline in the cache on disk."""
     from tileir_onnx.reading import Reader  # it loads onnx
 
     reader = Reader(source)
@@ -362,9 +352,9 @@ def _read(source: Path | bytes) -> _Contents:
 
 
 def _known(path: Path) -> _Contents | None:
-    """Return what the cache on disk knows of a model; None where that is nothing, or one of its files has changed.
+    """Return the cached outline of a model; None if there is none, or one of its files has changed.
 
-    The file is mapped as it is now, for who wants the nodes later.
+    The file is mapped as it is now, for later reading of nodes.
     """
     try:
         note = frontends.recalled_note({str(path.resolve()): frontends.settled(path)}, __package__, _OUTLINE)
@@ -375,7 +365,7 @@ def _known(path: Path) -> _Contents | None:
         if any(frontends.settled(name) != status for name, status in files.items()):
             return None
         outline, opened = Outline.from_json(told), np.memmap(path, np.uint8, "r")
-    except (OSError, ValueError, TypeError):  # to read it all tells what is wrong
+    except (OSError, ValueError, TypeError):  # reading all of it gives the error
         return None
 
     def read() -> Graph:

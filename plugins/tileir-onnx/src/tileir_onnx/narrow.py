@@ -1,4 +1,4 @@
-"""Element types of fewer than 8 bits: kept in wider ones of tileir, which hold all of their numbers."""
+"""Element types of fewer than 8 bits, held in wider types of tileir that represent all of their numbers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @frozen
 class Narrow:
-    """An element type of few bits.
+    """Narrow element type.
 
     Attributes:
         bits: Bits of an element.
-        dtype: The dtype of arrays, one byte for each element.
-        held: The element type that tileir keeps elements in.
-
+        dtype: Dtype of arrays, one byte for each element.
+        held: Element type in which tileir holds elements.
     """
 
     bits: int
@@ -37,17 +36,17 @@ class Narrow:
 
     @property
     def is_float(self) -> bool:
-        """True for floats of few bits, false for integers."""
+        """True for narrow floats, false for integers."""
         return self.held.is_float
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The least and the greatest integer."""
+        """Minimum and maximum integer."""
         return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.held.is_signed else (0, (1 << self.bits) - 1)
 
     def cast(self, x: Tensor) -> Tensor:
-        """Convert elements: integers keep their last bits, floats are rounded and saturate."""
-        from tileir import ops  # who calls models that are known needs none
+        """Convert elements: integers keep their low bits, floats are rounded and saturate."""
+        from tileir import ops  # calls of known models do not need it
 
         if self.is_float:
             return ops.cast(_rounded(ops.cast(x, DType.F32)), self.held)
@@ -56,7 +55,7 @@ class Narrow:
         return ops.cast((last ^ sign) - sign if self.held.is_signed else last, self.held)
 
     def unpacked(self, data: memoryview, shape: tuple[int, ...]) -> Array:
-        """Return elements that lie side by side in bytes, the first ones in the last bits."""
+        """Return elements packed in bytes, the first ones in the low bits."""
         packed = np.frombuffer(data, np.uint8).reshape(-1, 1)
         places = np.array(range(0, 8, self.bits), np.uint8)
         flat: Array = (packed >> places & ((1 << self.bits) - 1)).reshape(-1)[: prod(shape)].reshape(shape)
@@ -67,8 +66,8 @@ class Narrow:
 
 
 def _rounded(x: Tensor) -> Tensor:
-    """Return the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, of two the one with an even last bit; 0 for NaN."""
-    from tileir import ops  # as above
+    """Return the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, ties to even; 0 for NaN."""
+    from tileir import ops  # calls of known models do not need it
 
     magnitude = ops.minimum(ops.where(ops.isnan(x), 0, ops.abs(x)), 6)
     unit = ops.where(magnitude < 2, 0.5, ops.where(magnitude < 4, 1.0, 2.0))
@@ -76,7 +75,7 @@ def _rounded(x: Tensor) -> Tensor:
 
 
 def _types() -> Iterator[tuple[int, Narrow]]:
-    """Yield the types that the installed package of dtypes knows, by their numbers in ONNX."""
+    """Yield the types of the installed dtype package, by their numbers in ONNX."""
     given = (
         ("INT4", "int4", 4, DType.I8),
         ("UINT4", "uint4", 4, DType.U8),
@@ -90,13 +89,13 @@ def _types() -> Iterator[tuple[int, Narrow]]:
 
 
 NARROW: Final[Mapping[int, Narrow]] = MappingProxyType(dict(_types()))
-"""Types of few bits by their numbers in ONNX."""
+"""Narrow types by their numbers in ONNX."""
 
 KINDS: Final[Mapping[np.dtype[Any], int]] = MappingProxyType({each.dtype: kind for kind, each in NARROW.items()})
-"""The numbers of their dtypes."""
+"""Numbers of narrow types by dtype."""
 
 
 def held(array: Any) -> Any:
-    """Return an array in the type that tileir keeps its elements in; others are returned as they are."""
+    """Return an array in the type in which tileir holds its elements; other arrays unchanged."""
     kind = KINDS.get(array.dtype) if isinstance(array, np.ndarray) else None
     return array if kind is None else array.astype(NARROW[kind].held.numpy)

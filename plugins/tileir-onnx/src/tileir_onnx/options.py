@@ -1,4 +1,4 @@
-"""Options of sessions and of calls, with the names and numbers of onnxruntime's."""
+"""Options of sessions and calls, with the names and numbers of onnxruntime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tileir import ArgumentError
 
 
 class GraphOptimizationLevel(Enum):
-    """Levels of onnxruntime's rewriting of graphs; tileir compiles alike at each."""
+    """Levels of onnxruntime's graph rewriting; they make no difference to tileir."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -22,14 +22,14 @@ class GraphOptimizationLevel(Enum):
 
 
 class ExecutionMode(Enum):
-    """Nodes after each other, or side by side; tileir decides itself."""
+    """Sequential or parallel nodes; tileir decides itself."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(Enum):
-    """The order of nodes, which tileir decides itself."""
+    """Order of nodes; tileir decides itself."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -38,13 +38,12 @@ class ExecutionOrder(Enum):
 
 @define
 class SessionOptions:
-    """Options of a session. Those of onnxruntime that change nothing here are taken, and have no effect.
+    """Options of a session. Options of onnxruntime without meaning here are accepted without effect.
 
     Attributes:
         intra_op_num_threads: Threads of a call; 0 for all that the process may use.
-        enable_profiling: Whether :meth:`InferenceSession.end_profiling` writes what calls took.
-        profile_file_prefix: How the name of that file begins.
-
+        enable_profiling: Whether :meth:`InferenceSession.end_profiling` writes the times of calls.
+        profile_file_prefix: Prefix of that file's name.
     """
 
     intra_op_num_threads: int = 0
@@ -67,11 +66,11 @@ class SessionOptions:
     _entries: dict[str, str] = field(factory=dict, init=False)
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Give a dimension that the model names its size: calls with another one are errors."""
+        """Fix the size of a named dimension: calls with another size are errors."""
         self._sizes[name] = size
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keep an entry, which has no effect."""
+        """Store an entry, which has no effect."""
         self._entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:
@@ -79,7 +78,6 @@ class SessionOptions:
 
         Raises:
             ArgumentError: TIL707, it was not.
-
         """
         return _entry(self._entries, key)
 
@@ -91,7 +89,7 @@ class SessionOptions:
 
 @define
 class RunOptions:
-    """Options of a call, none of which has an effect."""
+    """Options of a call, without effect."""
 
     log_severity_level: int = 2
     log_verbosity_level: int = 0
@@ -101,7 +99,7 @@ class RunOptions:
     _entries: dict[str, str] = field(factory=dict, init=False)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Keep an entry, which has no effect."""
+        """Store an entry, which has no effect."""
         self._entries[key] = value
 
     def get_run_config_entry(self, key: str) -> str:
@@ -115,16 +113,16 @@ class RunOptions:
 
 
 def get_device() -> str:
-    """Return ``GPU`` where a card of NVIDIA's is found, and ``CPU`` elsewhere."""
+    """Return ``GPU`` if there is an NVIDIA card, otherwise ``CPU``."""
     return "GPU" if any(device.id.startswith("cuda.") for device in tileir.devices()) else "CPU"
 
 
 def set_default_logger_severity(level: int) -> None:
-    """Take a level, which has no effect: the logger ``tileir`` is one of :mod:`logging`."""
+    """Accept a level, without effect: the logger ``tileir`` is one of :mod:`logging`."""
 
 
 def set_default_logger_verbosity(level: int) -> None:
-    """Take a level, which has no effect: the logger ``tileir`` is one of :mod:`logging`."""
+    """Accept a level, without effect: the logger ``tileir`` is one of :mod:`logging`."""
 
 
 def _entry(entries: dict[str, str], key: str) -> str:

@@ -1,4 +1,4 @@
-"""Outlines of models: what is told of one without a look at its nodes, as the cache on disk keeps it too."""
+"""Outlines of models: their description without nodes, which is also stored in the cache on disk."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 
 @frozen
 class About:
-    """Words about a model.
+    """Metadata of a model.
 
     Attributes:
-        producer_name: The tool that wrote it.
-        domain: The organisation that it belongs to, as in ``org.onnx``.
-        description: A text about it.
-        graph_description: A text about its graph.
+        producer_name: Tool that wrote it.
+        domain: Organisation that it belongs to, as in ``org.onnx``.
+        description: Description of the model.
+        graph_description: Description of its graph.
         version: Its version.
-        properties: What else its maker wrote, by name.
-
+        properties: Custom metadata, by name.
     """
 
     producer_name: str
@@ -38,7 +37,7 @@ class About:
 
     @classmethod
     def of(cls, model: ModelProto) -> About:
-        """Return the words that a model has."""
+        """Return the metadata of a model."""
         properties = {each.key: each.value for each in model.metadata_props}
         words = model.producer_name, model.domain, model.doc_string, model.graph.doc_string
         producer, domain, description, of_graph = map(str, words)
@@ -47,15 +46,14 @@ class About:
 
 @frozen
 class Outline:
-    """Inputs, outputs and words of a model.
+    """Inputs, outputs and metadata of a model.
 
     Attributes:
-        name: The name of its graph.
-        inputs: What it is called with; weights are left out.
-        outputs: Its results.
-        defaults: Weights that may be passed as well.
-        about: Who made it, in words.
-
+        name: Name of its graph.
+        inputs: Inputs, without weights.
+        outputs: Results.
+        defaults: Weights that may also be passed.
+        about: Metadata.
     """
 
     name: str
@@ -66,7 +64,7 @@ class Outline:
 
     @classmethod
     def of(cls, graph: Graph, model: ModelProto) -> Outline:
-        """Return what is told of a model with this graph."""
+        """Return the outline of a model with this graph."""
         return cls(graph.name, graph.inputs, graph.outputs, graph.defaults, About.of(model))
 
     def to_json(self) -> str:
@@ -80,11 +78,10 @@ class Outline:
 
     @classmethod
     def from_json(cls, text: str) -> Outline:
-        """Return what :meth:`to_json` wrote.
+        """Return the outline that :meth:`to_json` wrote.
 
         Raises:
-            ValueError: It is no JSON, or not that of an outline.
-
+            ValueError: It is not JSON, or not that of an outline.
         """
         name, (inputs, outputs, defaults), (producer, domain, own, of_graph, version, properties) = json.loads(text)
         about = About(producer, domain, own, of_graph, version, MappingProxyType(properties))

@@ -1,4 +1,4 @@
-"""Times of a session's calls and kernels, as a trace that Chrome and Perfetto show."""
+"""Times of a session's calls and kernels, as a trace for Chrome and Perfetto."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Profile:
         self._events.append({**event, **times, "args": told})
 
     def note(self, model: Model, feeds: Mapping[str, Any]) -> None:
-        """Remember what the model was called with, once for each signature."""
+        """Record the arguments of the model, once for each signature."""
         key = tuple((name, _signature(each)) for name, each in sorted(feeds.items()))
         self._seen.setdefault(key, (model, dict(feeds)))
 
     def write(self) -> str:
-        """Measure the kernels of each signature, and write the file, whose name is returned."""
+        """Measure the kernels of each signature, write the file, and return its name."""
         for model, feeds in self._seen.values():
             here = time.perf_counter_ns()
             for name, seconds in _kernels(model, feeds):
@@ -50,19 +50,19 @@ class Profile:
 
 
 def _signature(given: Any) -> Any:
-    """Return what tells arrays, lists and numbers from others for which there are other kernels."""
+    """Return the signature of arrays, lists and numbers, on which kernels depend."""
     if isinstance(given, list | tuple):
         return tuple(map(_signature, given))
     return (tuple(given.shape), str(given.dtype)) if hasattr(given, "shape") else type(given)
 
 
 def _kernels(model: Model, feeds: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the kernels of a signature, and their seconds; none where data decide what runs."""
+    """Return the kernels of a signature, and their seconds; none if the executed kernels depend on data."""
     function, arrays = model.prepared(feeds)
     if function is None:
         return []
     try:
         found = tileir.explain(function, arrays, device=model.device, measure=True)
-    except TileError:  # programs with loops are measured as a whole only
+    except TileError:  # programs with loops are only measured as a whole
         return []
     return [(kernel.name, seconds) for kernel, seconds in zip(found.kernels, found.measured, strict=True)]

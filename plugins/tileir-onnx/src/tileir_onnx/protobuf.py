@@ -1,8 +1,8 @@
-"""Weights in the bytes of a model's file, found without parsing them, so that they are never copied or decoded.
+"""Weights in the bytes of a model's file, located without parsing, so that they are never copied or decoded.
 
-Messages of Protocol Buffers are fields one after the other: a number and a kind, then a value. Only the ways to raw
-elements of tensors are followed: initializers, constants that are nodes, and attributes, in graphs within graphs and in
-functions as well. Such a tensor is made to say that its elements are elsewhere, under a name that no file has.
+Protocol Buffers messages are sequences of fields: a number and a kind, then a value. Only the paths to raw elements of
+tensors are followed: initializers, constant nodes, and attributes, in subgraphs and functions as well. These tensors
+are modified so that their elements are external, under a name that no file has.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _LONG: Final = 4096
-"""Bytes from which on elements stay where they are."""
+"""Minimum number of bytes from which elements are not parsed."""
 _DEPTH: Final = 100
-"""Messages within messages, as Protocol Buffers allow them."""
+"""Maximum nesting of messages, like that of Protocol Buffers."""
 _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 9, 13, 14
 _LOCATION: Final = b"location"
 
@@ -51,18 +51,17 @@ _WITHIN: Final[Mapping[_Message, Mapping[int, _Message]]] = MappingProxyType(
         _Message.SPARSE: {1: _Message.TENSOR, 2: _Message.TENSOR},
     }
 )
-"""Fields that lead to tensors, by their numbers."""
+"""Numbers of fields that lead to tensors."""
 
 
 def stripped(data: memoryview) -> tuple[bytes, list[memoryview]]:
-    """Return a model without the elements of its large tensors, and these; the tensors say which are theirs.
+    """Return a model without the elements of its large tensors, and these elements; the tensors refer to them.
 
     Args:
-        data: The bytes of a ``ModelProto``.
+        data: Bytes of a ``ModelProto``.
 
     Raises:
-        ValueError: They end within a field, have a field of an unknown kind, or messages that are too deep.
-
+        ValueError: They end within a field, have a field of an unknown kind, or too deep messages.
     """
     found: list[memoryview] = []
     return b"".join(_kept(data, _Message.MODEL, found, 0)), found
@@ -99,7 +98,7 @@ def _without_elements(tensor: memoryview, found: list[memoryview]) -> Iterator[b
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
-    """Yield the number of each field, all of its bytes, and its content where it has a length."""
+    """Yield the number of each field, all of its bytes, and its content if it has a length."""
     end, here = len(data), 0
     while here < end:
         begin = here

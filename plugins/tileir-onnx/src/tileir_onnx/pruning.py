@@ -1,4 +1,4 @@
-"""Graphs for some of their outputs, and their nodes in an order in which each comes after those that it reads."""
+"""Subgraphs for selected outputs, and topological sorting of nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tileir_onnx.graph import Graph, Node
 
 
 def pruned(graph: Graph, outputs: Collection[str]) -> Graph:
-    """Return a graph with the outputs of these names alone, in its own order, and the nodes that they depend on."""
+    """Return a graph with only these outputs, in its own order, and the nodes that they depend on."""
     kept = tuple(port for port in graph.outputs if port.name in outputs)
     needed = {port.name for port in kept}
     nodes: list[Node] = []
@@ -22,7 +22,7 @@ def pruned(graph: Graph, outputs: Collection[str]) -> Graph:
 
 
 def ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return nodes, each of them behind those that it reads; others, and those that read each other, as they came."""
+    """Return nodes in topological order; independent nodes, and cycles, in original order."""
     makers = {name: node for node in nodes for name in node.outputs if name}
     found: dict[int, Node] = {}
     entered: set[int] = set()
@@ -39,7 +39,7 @@ def ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def _reads(node: Node) -> Iterator[str]:
-    """Yield the names that a node reads, those of graphs within it as well."""
+    """Yield the names that a node reads, including those of its subgraphs."""
     yield from node.inputs
     for value in node.attributes.values():
         for graph in value if isinstance(value, tuple) else (value,):

@@ -1,4 +1,4 @@
-"""Files of models, read without trust: no path leads out of the model's folder, and sizes are checked beforehand."""
+"""Reading of untrusted model files: paths must not leave the model's folder, and sizes are checked first."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tileir_onnx.protobuf import MARK, stripped
 from tileir_onnx.pruning import ordered, pruned
 
 _NEWEST: Final = 28
-"""The last version of ONNX's operators that rows know."""
+"""Latest version of ONNX's operators that rows support."""
 _VERSIONS: Final = 1 << 16
-"""More than any version of operators of another domain."""
+"""Upper bound of operator versions in other domains."""
 _TEXTS: Final = ("op_type", "name", "domain", "overload", "input", "output")
 _DEPTH: Final = 32
-"""Graphs within graphs."""
+"""Maximum nesting of graphs."""
 
 
 class Reader:
@@ -43,8 +43,7 @@ class Reader:
 
     Attributes:
         path: The file; None for bytes.
-        files: All files that were read, each with its status before; none for it that had just changed.
-
+        files: All files that were read, each with its status before; no status if it had just changed.
     """
 
     def __init__(
@@ -55,11 +54,10 @@ class Reader:
         Args:
             source: The file, or its bytes.
             opened: The file as it was mapped before.
-            known: Files with weights that were there then, each with its status; others are refused.
+            known: Expected files with weights, each with its status; others are refused.
 
         Raises:
-            TileError: TIL901, it cannot be read; TIL604, it is no model.
-
+            TileError: TIL901, it cannot be read; TIL604, it is not a model.
         """
         self.path = source if isinstance(source, Path) else None
         self.name = "model" if self.path is None else self.path.name
@@ -85,15 +83,14 @@ class Reader:
             raise self.fault(str(error)) from None
 
     def fault(self, message: str, code: str = "TIL604") -> TileError:
-        """Build an error that names the file, to be raised by the caller."""
+        """Return an error that names the file, to be raised by the caller."""
         return TileError.of(code, f"{self.name} {message}")
 
     def _check_texts(self, messages: Iterable[Any], names: Sequence[str]) -> None:
-        """Check that names are texts: they are bytes where they are no UTF-8.
+        """Check that names are texts: they are bytes if they are not UTF-8.
 
         Raises:
             TileError: TIL604, one is not.
-
         """
         for message in messages:
             for name in names:
@@ -105,8 +102,7 @@ class Reader:
         """Return the graph of the model, with the nodes that its results depend on.
 
         Raises:
-            TileError: TIL604, weights are not where they are said to be, or do not fit their sizes.
-
+            TileError: TIL604, weights are missing, or do not fit their sizes.
         """
         graph = self._graph(self.model.graph, self._versions(self.model.opset_import), 0)
         return pruned(graph, {port.name for port in graph.outputs})
@@ -129,7 +125,7 @@ class Reader:
         except ValueError as error:
             raise self.fault(f"has a function {function.name!r} that cannot be read: {error}") from None
         versions = self._versions(function.opset_import)
-        if "" not in versions:  # a definition of ONNX, in terms of whatever version the model has
+        if "" not in versions:  # a definition of ONNX, for any version of the model's operators
             versions = {**self._versions(self.model.opset_import), **versions}
         nodes, weights = self._nodes(protos, versions, 0)
         inputs, outputs = (tuple(Port(name, 0, None) for name in names) for names in (function.input, function.output))
@@ -168,7 +164,7 @@ class Reader:
     def _nodes(
         self, protos: Iterable[NodeProto], versions: Mapping[str, int], depth: int
     ) -> tuple[tuple[Node, ...], dict[str, Array]]:
-        """Return nodes, and the values of those that are constants."""
+        """Return nodes, and the values of constant nodes."""
         nodes, constants = [], {}
         for each in protos:
             self._check_texts((each,), _TEXTS)
@@ -203,16 +199,15 @@ class Reader:
             case _:
                 try:
                     value = onnx.helper.get_attribute_value(proto)
-                except ValueError as error:  # of no known type, or that of a function which this is not
+                except ValueError as error:  # of no known type, or a reference to an attribute outside of a function
                     raise self.fault(f"has an attribute {proto.name!r} that cannot be read: {error}") from None
                 return tuple(value) if isinstance(value, list) or hasattr(value, "__len__") else value
 
     def _tensor(self, proto: TensorProto) -> Array:
-        """Return the array of a tensor, in the memory of a file where its elements are many.
+        """Return the array of a tensor, in the memory of a file if it is large.
 
         Raises:
-            TileError: TIL604, its elements are not there, or do not fit its sizes.
-
+            TileError: TIL604, its elements are missing, or do not fit its sizes.
         """
         shape = tuple(proto.dims)
         if any(size < 0 for size in shape):
@@ -238,7 +233,7 @@ class Reader:
             raise self.fault(f"is cut short: weight {proto.name!r} needs {told}")
 
     def _view(self, elements: memoryview, dtype: np.dtype[Any]) -> Array:
-        """Return bytes as an array: a part of the map of their file, from which devices can read in place."""
+        """Return bytes as an array: a part of the mapped file, from which devices can read in place."""
         array = np.frombuffer(elements, np.uint8)
         for whole in self._maps:
             begin = array.ctypes.data - whole.ctypes.data
@@ -263,11 +258,10 @@ class Reader:
         return dense
 
     def _external(self, proto: TensorProto) -> memoryview:
-        """Return the bytes of a file beside the model's.
+        """Return the bytes of an external file of the model.
 
         Raises:
-            TileError: TIL604, the file is not in the folder of the model, or has not as many bytes.
-
+            TileError: TIL604, the file is not in the folder of the model, or too short.
         """
         entries = {str(each.key): str(each.value) for each in proto.external_data}
         location = entries.get("location", "")
@@ -298,11 +292,10 @@ class Reader:
         return data[offset : offset + length]
 
     def _bytes(self, path: Path) -> memoryview:
-        """Return the bytes of a file, mapped into memory that nobody can write.
+        """Return the bytes of a file, mapped read-only.
 
         Raises:
             TileError: TIL901, it cannot be read.
-
         """
         if path not in self._mapped:
             name = str(path.resolve())
@@ -320,7 +313,7 @@ class Reader:
 
 
 def _constant(node: Node) -> Array | None:
-    """Return the value of a node that is a constant."""
+    """Return the value of a constant node."""
     if node.op != "Constant" or node.domain or len(node.attributes) != 1:
         return None
     [(name, value)] = node.attributes.items()

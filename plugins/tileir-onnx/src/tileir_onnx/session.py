@@ -32,7 +32,7 @@ from tileir_onnx.profile import Profile
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {"CUDAExecutionProvider": "cuda", "OpenCLExecutionProvider": "opencl", "CPUExecutionProvider": "llvm"}
 )
-"""Back ends of tileir by the names that onnxruntime has for where a model runs."""
+"""Back ends of tileir by the names of onnxruntime's providers."""
 
 
 def get_available_providers() -> list[str]:
@@ -43,13 +43,12 @@ def get_available_providers() -> list[str]:
 
 @frozen
 class NodeArg:
-    """An input or output of a model.
+    """Input or output of a model.
 
     Attributes:
-        name: Its name.
-        type: Its type, as in ``tensor(float)``.
+        name: Name.
+        type: Type, as in ``tensor(float)``.
         shape: A number for each axis, or its name, or None for an unknown size.
-
     """
 
     name: str
@@ -65,7 +64,7 @@ class NodeArg:
 
 @frozen
 class ModelMetadata:
-    """Words about a model: who made it, and which version it is."""
+    """Metadata of a model."""
 
     producer_name: str
     graph_name: str
@@ -78,7 +77,7 @@ class ModelMetadata:
 
 @define(eq=False)
 class OrtValue:
-    """An array on the host or on a device."""
+    """Array on the host or on a device."""
 
     _held: Any
 
@@ -89,18 +88,17 @@ class OrtValue:
 
     @classmethod
     def from_dlpack(cls, array: Any) -> OrtValue:
-        """Return the value of an array of another library, whose memory it shares."""
+        """Return the value of an array of another library, sharing its memory."""
         return cls(np.from_dlpack(array) if array.__dlpack_device__()[0] == 1 else array)
 
     @classmethod
     def ortvalue_from_shape_and_type(
         cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
-        """Return a value of zeros, of a type of NumPy or of a number in ``onnx.TensorProto.DataType``.
+        """Return a value of zeros, of a NumPy type or a number in ``onnx.TensorProto.DataType``.
 
         Raises:
             ArgumentError: TIL701, tileir has no such type.
-
         """
         dtype = _dtype(element_type)
         if dtype is None:
@@ -112,11 +110,10 @@ class OrtValue:
         return np.asarray(self._held)
 
     def update_inplace(self, np_arr: Array) -> None:
-        """Write the elements of an array of equal sizes and type, where the value is on the host.
+        """Write the elements of an array of equal sizes and type; the value must be on the host.
 
         Raises:
-            ArgumentError: TIL701, the array has others, or the value is on a device.
-
+            ArgumentError: TIL701, the array does not match, or the value is on a device.
         """
         held, given = self._held, np.asarray(np_arr)
         if not isinstance(held, np.ndarray):
@@ -138,7 +135,7 @@ class OrtValue:
         return int(self._held.ctypes.data)
 
     def tensor_size_in_bytes(self) -> int:
-        """Return how many bytes its elements take."""
+        """Return the size of its elements in bytes."""
         return int(np.prod(self._held.shape, dtype=np.int64)) * int(np.dtype(self._held.dtype).itemsize)
 
     def is_tensor(self) -> bool:
@@ -162,7 +159,7 @@ class OrtValue:
         return _number(np.dtype(self._held.dtype))
 
     def device_name(self) -> str:
-        """Return the kind of device that has it: ``cpu``, ``cuda``, ``opencl``."""
+        """Return its kind of device: ``cpu``, ``cuda``, ``opencl``."""
         return "cpu" if isinstance(self._held, np.ndarray) else str(self._held.home.device.id).partition(".")[0]
 
     @property
@@ -173,20 +170,19 @@ class OrtValue:
 
 @define(eq=False)
 class InferenceSession:
-    """A model that is ready to run. Calls are safe from several threads.
+    """Model ready to run. Calls are thread safe.
 
     Args:
-        path_or_bytes: The file of a model, or its bytes.
+        path_or_bytes: File of a model, or its bytes.
         sess_options: Options.
-        providers: Where to run, the first that there is: names of :data:`PROVIDERS`, or pairs of one and its options,
-            of which ``device_id`` has a meaning.
+        providers: Providers, of which the first available one is used: names of :data:`PROVIDERS`, or pairs of one and
+            its options, of which ``device_id`` has a meaning.
         provider_options: Options for each of the providers.
 
     Raises:
-        TileError: TIL901, the file cannot be read; TIL604, it is no model; TIL605, it asks for what tileir does not
-            have, with all nodes that do.
+        TileError: TIL901, the file cannot be read; TIL604, it is not a model; TIL605, it uses unsupported features,
+            with all nodes that do.
         BackendError: TIL801, no provider has a device.
-
     """
 
     _path_or_bytes: str | bytes | os.PathLike[str]
@@ -210,7 +206,7 @@ class InferenceSession:
     def set_providers(
         self, providers: Sequence[Any] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        """Read the model for other providers; arguments and errors as those of the session."""
+        """Read the model for other providers; arguments and errors are those of the session."""
         options = self._options or SessionOptions()
         provider, device = _chosen(providers, provider_options)
         given = self._path_or_bytes
@@ -226,14 +222,13 @@ class InferenceSession:
         """Return outputs for inputs.
 
         Args:
-            output_names: The outputs that are wanted, in the order of the results; None or none: all.
-            input_feed: An array for each input by its name.
-            run_options: Taken, and of no effect.
+            output_names: The requested outputs, in the order of the results; None or empty for all.
+            input_feed: An array for each input by name.
+            run_options: Accepted without effect.
 
         Raises:
             ArgumentError: TIL705, an input is missing, or there is no such input or output; TIL701, an array does not
                 fit its input, which the message names.
-
         """
         del run_options
         names = [port.name for port in self._model.outputs]
@@ -272,12 +267,12 @@ class InferenceSession:
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: Any = None
     ) -> list[OrtValue]:
-        """Return outputs as values, as :meth:`run` does."""
+        """Return outputs as values, like :meth:`run`."""
         feeds = {name: each.array for name, each in input_dict_ort_values.items()}
         return [OrtValue(each) for each in self.run(output_names, feeds, run_options)]
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Run on what was bound, and keep the results there."""
+        """Run on the bound arrays, and store the results in the binding."""
         iobinding.results = dict(
             zip(iobinding.names, self.run(iobinding.names, iobinding.inputs, run_options), strict=True)
         )
@@ -296,11 +291,11 @@ class InferenceSession:
         return [NodeArg.of(port, self._model.sizes) for port in self._model.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Return the inputs that have values already, which a call may replace."""
+        """Return the inputs with default values, which a call may replace."""
         return [NodeArg.of(port, self._model.sizes) for port in self._model.outline.defaults]
 
     def get_modelmeta(self) -> ModelMetadata:
-        """Return words about the model."""
+        """Return the metadata of the model."""
         told = self._model.about
         return ModelMetadata(
             told.producer_name,
@@ -331,13 +326,12 @@ class InferenceSession:
         return self._options or SessionOptions()
 
     def end_profiling(self) -> str:
-        """Write what calls took, and how long each of their kernels runs, as a trace that Chrome and Perfetto show.
+        """Write the times of calls and of each of their kernels, as a trace for Chrome and Perfetto.
 
         Kernels are run once more for that, one after the other.
 
         Returns:
-            The name of the file; empty where profiling was not asked for.
-
+            The name of the file; empty if profiling was not requested.
         """
         return "" if self._profile is None else self._profile.write()
 
@@ -346,7 +340,7 @@ class InferenceSession:
 class IOBinding:
     """Arrays for the inputs and outputs of a session, on the host or on a device.
 
-    Methods that bind one raise :class:`tileir.ArgumentError` TIL705 where the model has none of that name.
+    Binding methods raise :class:`tileir.ArgumentError` TIL705 if the model has no input or output of that name.
     """
 
     _session: InferenceSession
@@ -356,7 +350,7 @@ class IOBinding:
     _targets: dict[str, Any] = field(factory=dict, init=False)
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
-        """Bind an array of NumPy to an input."""
+        """Bind a NumPy array to an input."""
         self._bind(name, arr_on_cpu)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
@@ -379,7 +373,7 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Ask for an output: on the host or a device, or in memory by its address."""
+        """Request an output: on the host or a device, or in memory by its address."""
         self._want(name)
         if buffer_ptr is not None and shape is not None:
             self._targets[name] = _at(device_type, element_type, shape, buffer_ptr)
@@ -387,12 +381,12 @@ class IOBinding:
             self._targets[name] = None if device_type == "cpu" else f"{device_type}.{device_id}"
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Ask for an output in the memory of a value."""
+        """Request an output in the memory of a value."""
         self._want(name)
         self._targets[name] = ortvalue.array
 
     def deliver(self) -> None:
-        """Bring results to where they were asked for."""
+        """Move results to their requested places."""
         for name, target in self._targets.items():
             found = self.results[name]
             if isinstance(target, str):
@@ -408,21 +402,21 @@ class IOBinding:
         return [OrtValue(self.results[name]) for name in self.names]
 
     def copy_outputs_to_cpu(self) -> list[Array]:
-        """Return the results as arrays of NumPy."""
+        """Return the results as NumPy arrays."""
         return [np.asarray(self.results[name]) for name in self.names]
 
     def synchronize_inputs(self) -> None:
-        """Do nothing: a call waits for what it reads."""
+        """Do nothing: a call waits for its inputs."""
 
     def synchronize_outputs(self) -> None:
-        """Do nothing: a call returns when its results are there."""
+        """Do nothing: a call returns when its results are complete."""
 
     def clear_binding_inputs(self) -> None:
-        """Forget the inputs."""
+        """Remove the bindings of inputs."""
         self.inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Forget the outputs."""
+        """Remove the bindings of outputs."""
         self.names.clear()
         self._targets.clear()
         self.results.clear()
@@ -441,14 +435,13 @@ class IOBinding:
 
 
 def _chosen(providers: Sequence[Any] | None, options: Sequence[Mapping[str, Any]] | None) -> tuple[str, str | None]:
-    """Return the first provider that there is, and its device.
+    """Return the first available provider, and its device.
 
-    Providers of onnxruntime's that tileir has not, ``…ExecutionProvider``, are passed over with a warning.
+    Providers of onnxruntime without equivalent, ``…ExecutionProvider``, are skipped with a warning.
 
     Raises:
         ArgumentError: TIL707, there is no provider of that name.
         BackendError: TIL801, none has a device.
-
     """
     if not providers:
         return "CPUExecutionProvider", None
@@ -472,7 +465,7 @@ def _arrays(feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(dtype: np.dtype[Any]) -> int:
-    """Return ONNX's number of an element type; raise TIL701 where tileir has no such type."""
+    """Return ONNX's number of an element type; raise TIL701 if tileir has no such type."""
     found = narrow.KINDS.get(dtype, KINDS.get(dtype))
     if found is None:
         raise ArgumentError.of("TIL701", f"tileir has no elements of {dtype}")
@@ -480,7 +473,7 @@ def _number(dtype: np.dtype[Any]) -> int:
 
 
 def _dtype(element_type: Any) -> np.dtype[Any] | None:
-    """Return the type of ONNX's number, None where tileir has no such type, or of NumPy's name."""
+    """Return the type of ONNX's number, None if tileir has no such type, or of NumPy's name."""
     return DTYPES.get(element_type) if isinstance(element_type, int) else np.dtype(element_type)
 
 
@@ -499,14 +492,14 @@ def _at(device_type: str, element_type: Any, shape: Sequence[int], address: int)
 
 
 class _Memory:
-    """Memory of the host that somebody else owns."""
+    """Host memory of another owner."""
 
     def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], address: int) -> None:
         self.__array_interface__ = {"version": 3, "typestr": dtype.str, "shape": shape, "data": (address, False)}
 
 
 class _Card:
-    """Memory of a card that somebody else owns."""
+    """Card memory of another owner."""
 
     def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], address: int) -> None:
         self.__cuda_array_interface__ = {"version": 3, "typestr": dtype.str, "shape": shape, "data": (address, False)}

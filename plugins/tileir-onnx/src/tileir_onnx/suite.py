@@ -1,11 +1,12 @@
 """Test cases of the ONNX standard, run on a device: ``python -m tileir_onnx.suite --only softmax``.
 
 These are the cases of the wheel ``onnx``: single nodes, small models, operators of PyTorch, and networks. Results are
-compared by tolerances of the case, in dtype and in shape; a bfloat16 may be off by one unit in the last place.
+compared in dtype, shape and value, with the tolerances of the case; a bfloat16 may be off by one unit in the last
+place.
 
 Floats of 16 bits that differ by more are compared with exact values, those of the model in f64: the expected values of
 a case are rounded to 16 bits after each node, and so are off by some units themselves. A result may be off by one unit,
-or by as many as the expected values are; cases to which this applies are listed with both distances.
+or by the error of the expected values; these cases are listed with both distances.
 """
 
 from __future__ import annotations
@@ -42,19 +43,18 @@ _RANDOM: Final = frozenset({"Bernoulli", "RandomNormalLike", "RandomUniform", "R
 
 @frozen(eq=False)
 class Case:
-    """A model, what it is called with, and what must come out.
+    """Model, its inputs, and its expected results.
 
     Attributes:
-        name: The name without ``test_``.
+        name: Name without ``test_``.
         kind: One of :data:`KINDS`.
-        model: The bytes of the model, or its file.
+        model: Bytes of the model, or its file.
         data: Inputs and results of each call: arrays, lists of arrays for a sequence, None for an empty optional.
-        rtol: The relative error that is allowed.
-        atol: The absolute error that is allowed.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
         ours: Whether all of its inputs and results are tensors of element types that tileir has.
-        op: The operator of its first node.
+        op: Operator of its first node.
         is_random: Whether numbers are drawn, so that only dtypes and shapes of results can be compared.
-
     """
 
     name: str
@@ -70,14 +70,13 @@ class Case:
 
 @frozen
 class Verdict:
-    """The outcome of a case.
+    """Outcome of a case.
 
     Attributes:
-        case: The name of the case.
+        case: Name of the case.
         outcome: One of :data:`OUTCOMES`.
-        reason: Why it did not pass, or how far from exact values it is, in a line.
-        seconds: The time that it took.
-
+        reason: Reason of a failure, or distance from exact values, in a line.
+        seconds: Time that it took.
     """
 
     case: str
@@ -158,8 +157,7 @@ def run(case: Case, device: str | None = None, interpret: bool = False) -> Verdi
     Args:
         case: The case.
         device: The device; by default the first one.
-        interpret: Run it by the interpreter, which defines what programs mean, instead.
-
+        interpret: Whether to run it by the interpreter, which defines the meaning of programs, instead.
     """
     began = time.perf_counter()
 
@@ -191,13 +189,13 @@ def run(case: Case, device: str | None = None, interpret: bool = False) -> Verdi
 
 
 def judged(case: Case, inputs: Sequence[Any], at: int, found: Any, wanted: Any) -> str:
-    """Return how far a result of 16 bits is from the exact one where that is not too far, else nothing."""
+    """Return the distance of a 16-bit result from the exact one if that is acceptable, else nothing."""
     if getattr(wanted, "dtype", None) not in PRECISIONS or difference(found, wanted, np.inf, 0):
         return ""
     try:
         model = onnx.load(case.model) if isinstance(case.model, Path) else ModelProto.FromString(case.model)
         exact = exact_results(model, inputs)[at]
-    except Exception:  # the reference raises whatever it likes for what it does not have
+    except Exception:  # the reference may raise anything for missing features
         return ""
     ours, theirs = units(np.asarray(found), exact), units(wanted, exact)
     return f"{ours:.2f} units from exact values, expected ones {theirs:.2f}" if ours <= max(1.0, theirs) else ""
@@ -208,7 +206,7 @@ def _interpreted(function: tileir.Function, *arrays: Any) -> Any:
 
 
 def difference(found: Any, wanted: Any, rtol: float, atol: float) -> str:
-    """Return in words how a result differs from what it must be; nothing where it does not."""
+    """Return the difference between a result and its expected value in words; empty for none."""
     if isinstance(wanted, (list, tuple)):
         if not isinstance(found, (list, tuple)) or len(found) != len(wanted):
             return f"is no sequence of {len(wanted)}"
@@ -242,14 +240,13 @@ def difference(found: Any, wanted: Any, rtol: float, atol: float) -> str:
 
 
 def verdicts(chosen: Sequence[Case], jobs: int, device: str | None, interpret: bool) -> Iterator[Verdict]:
-    """Run cases in processes, so that one which kills its process is told and ends nothing else.
+    """Run cases in processes, so that a case which kills its process is reported without ending the others.
 
     Args:
         chosen: The cases.
         jobs: Processes at a time.
         device: The device; by default the first one.
-        interpret: Run cases by the interpreter instead.
-
+        interpret: Whether to run cases by the interpreter instead.
     """
     return outcomes(chosen, partial(run, device=device, interpret=interpret), _crashed, jobs=jobs)
 
@@ -259,7 +256,7 @@ def _crashed(case: Case, told: str) -> Verdict:
 
 
 def report(found: Mapping[str, tuple[Case, Verdict]]) -> str:
-    """Return a table of outcomes and lists of what did not pass; refused cases by their operators."""
+    """Return a table of outcomes and lists of failures; refused cases by operator."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     others: dict[str, list[tuple[Case, Verdict]]] = defaultdict(list)
     for case, verdict in found.values():
@@ -285,7 +282,7 @@ def report(found: Mapping[str, tuple[Case, Verdict]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run cases and print what came of them; return 1 where one is wrong or crashed."""
+    """Run cases and print the report; return 1 if one is wrong or crashed."""
     parser = argparse.ArgumentParser(prog="python -m tileir_onnx.suite", description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="REGEX", default="", help="cases whose name, or operator, has a match")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS[:-1]), help="kinds of cases")
@@ -316,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _kept(file: Path, kinds: Sequence[str]) -> list[Case]:
-    """Return the cases of a file, which is made where it is not there."""
+    """Return the cases of a file, which is made if it is missing."""
     if not file.exists():
         file.write_bytes(pickle.dumps(cases(KINDS)))
     kept: list[Case] = pickle.loads(file.read_bytes())  # the user's own file
@@ -324,6 +321,6 @@ def _kept(file: Path, kinds: Sequence[str]) -> list[Case]:
 
 
 if __name__ == "__main__":
-    from tileir_onnx import suite  # whose classes can be found again by those who read what is kept
+    from tileir_onnx import suite  # classes that readers of the file can find again
 
     sys.exit(suite.main())

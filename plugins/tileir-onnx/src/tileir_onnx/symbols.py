@@ -1,4 +1,4 @@
-"""Nodes on sizes some of which are symbols: moves of elements, arithmetic, and comparisons that hold for all sizes."""
+"""Nodes on symbolic sizes: moves of elements, arithmetic, and comparisons that hold for all sizes."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from tileir.tile.ir import Binary, BinaryOperator, Call, Expr, IntLiteral, Name,
 from tileir_onnx.graph import Array, Node
 
 Terms = dict[tuple[Expr, ...], int]
-"""A polynomial over sizes: the factor of each product of them."""
+"""Polynomial over sizes: the factor of each product of them."""
 
 
 MISTAKES: Final = (ArithmeticError, LookupError, TypeError, ValueError)
-"""Exceptions that mean that attributes and inputs of a node do not go together."""
+"""Exceptions for attributes and inputs of a node that do not match."""
 
 
 class UnknownError(Exception):
-    """Only sizes tell a result."""
+    """A result depends on the values of sizes."""
 
 
 def computed(
     node: Node, arguments: Sequence[Any], fold: Callable[[Node, Sequence[Any]], tuple[Any, ...] | None]
 ) -> tuple[Any, ...] | None:
-    """Return the outputs of a node where they follow from sizes, or None.
+    """Return the outputs of a node if they follow from sizes, or None.
 
     Args:
         node: The node.
-        arguments: Arrays, those with symbols among them of objects; None for an input that is left out.
+        arguments: Arrays, of dtype object if they have symbols; None for an omitted input.
         fold: Returns the outputs of a node on numbers.
-
     """
     if node.domain:
         return None
@@ -45,7 +44,7 @@ def computed(
             return None if moved is None else tuple(_typed(node, arguments, each) for each in moved)
         function = _FUNCTIONS.get(node.op)
         found = None if function is None else function(node, *arguments)
-    except (UnknownError, *MISTAKES):  # the row tells what is wrong
+    except (UnknownError, *MISTAKES):  # the row reports the fault
         return None
     if found is None:
         return None
@@ -58,13 +57,13 @@ class NarrowSizes(np.ndarray[Any, Any]):
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
-    """Return the dtype of an array as ONNX has it: that of integers where elements are symbols."""
+    """Return the ONNX dtype of an array: that of integers if elements are symbols."""
     integer = np.dtype(np.int32 if isinstance(array, NarrowSizes) else np.int64)
     return integer if array.dtype == object else np.dtype(array.dtype)
 
 
 def _typed(node: Node, arguments: Sequence[Any], found: Array | None) -> Array | None:
-    """Return sizes in i32 where the inputs of a node, or what it casts to, are."""
+    """Return sizes in i32 if the inputs of a node, or the target of a cast, are."""
     if found is None or found.dtype.kind == "b" or node.op in ("Shape", "Size"):
         return found
     positions = _MOVED.get(node.op) or (0,)
@@ -77,7 +76,7 @@ def _typed(node: Node, arguments: Sequence[Any], found: Array | None) -> Array |
 
 
 def integers(sizes: Iterable[Any], shape: tuple[int, ...] | None = None) -> Array:
-    """Return sizes as an array of i64, or of objects where one is a symbol; truth values as an array of them."""
+    """Return sizes as an array of i64, or of objects if one is a symbol; truth values as a bool array."""
     known = [each.value if isinstance(each, Dim) and each.value is not None else each for each in sizes]
     shape = (len(known),) if shape is None else shape
     if not any(isinstance(each, Dim) for each in known):
@@ -115,11 +114,11 @@ _MOVED: Final[Mapping[str, tuple[int, ...] | None]] = MappingProxyType(
         "Where": (1, 2),
     }
 )
-"""Nodes that move elements, and the inputs that these come from; None for all."""
+"""Nodes that move elements, and the inputs with elements; None for all."""
 
 
 def _moved(node: Node, arguments: Sequence[Any], fold: Callable[..., Any]) -> tuple[Any, ...] | None:
-    """Move numbers of elements in place of these; 0 is what borders consist of."""
+    """Move numbers of elements in the place of elements; 0 is the padding."""
     if node.attributes.get("reduction", "none") != "none" or not isinstance(
         node.attributes.get("value", 0), int | float
     ):
@@ -150,7 +149,7 @@ def _each(function: Callable[[Any], Any], _: Node, x: Array) -> Any:
 
 
 def _quotient(x: Any, y: Any) -> Any:
-    """Return a quotient of sizes, rounded towards zero as that of symbols is."""
+    """Return a quotient of sizes, rounded towards zero like that of symbols."""
     if isinstance(x, Dim) or isinstance(y, Dim) or (x < 0) == (y < 0):
         return x // y
     return -(-x // y)
@@ -161,7 +160,7 @@ def _remainders(node: Node, x: Array, y: Array) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    """Return a remainder with the sign of the divisor, which has none where it is a symbol."""
+    """Return a remainder with the sign of the divisor, non-negative for symbols."""
     if not (isinstance(x, Dim) or isinstance(y, Dim)):
         return x % y
     if not _is_natural(y):
@@ -170,7 +169,7 @@ def _remainder(x: Any, y: Any) -> Any:
 
 
 def _rest(x: Any, y: Any) -> Any:
-    """Return a remainder with the sign of the dividend, as that of symbols has."""
+    """Return a remainder with the sign of the dividend, like that of symbols."""
     return x % y if isinstance(x, Dim) or isinstance(y, Dim) else int(np.fmod(x, y))
 
 
@@ -243,11 +242,10 @@ def _is_never_negative(expr: Expr) -> bool:
 
 
 def _terms(size: Any) -> Terms:
-    """Return a size as a polynomial; what is no sum or product counts as a name.
+    """Return a size as a polynomial; terms other than sums and products count as names.
 
     Raises:
-        UnknownError: It is no size.
-
+        UnknownError: It is not a size.
     """
     if not isinstance(size, Dim):
         return {(): int(size)}
@@ -295,7 +293,7 @@ def _reduced(function: Callable[[Any, Any], Any], node: Node, x: Array, axes: Ar
 
 
 def _integer_cast(node: Node, data: Array) -> Array | None:
-    """Return sizes as integers, which they are; as floats they are for the row."""
+    """Return sizes as integers; casts to floats are left to the row."""
     return data if node.attributes["to"] in (TensorProto.INT32, TensorProto.INT64) else None
 
 

@@ -1,4 +1,4 @@
-"""One row for each operator of ONNX, which maps attributes and inputs to an operation of tileir.
+"""Table of ONNX operators, whose rows map attributes and inputs to operations of tileir.
 
-A row maps; the mathematics is in :mod:`tileir.ops`. Each file has one family of operators.
+The mathematics is in :mod:`tileir.ops`. Each file has one family of operators.
 """

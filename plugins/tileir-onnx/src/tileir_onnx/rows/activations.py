@@ -1,4 +1,4 @@
-"""Activations of networks, which work on elements."""
+"""Elementwise activations of networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that many rows take alike: sizes, axes, numbers that may be known, and the broadcasting of old opsets."""
+"""Common arguments of rows: sizes, axes, numbers that may be known, and the broadcasting of old opsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tileir_onnx.graph import Array
 from tileir_onnx.importing import Call
 
 BELOW_F32 = 32
-"""Bits of floats in which steps of a formula would lose accuracy."""
+"""Bits of floats with which multi-step formulas lose accuracy."""
 
 
 def like(result: Tensor, x: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def like(result: Tensor, x: Tensor) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """Return a tensor in f32 where its floats have fewer bits, so that formulas of several steps round once."""
+    """Return a tensor in f32 if its floats are narrower, so that multi-step formulas round once."""
     return ops.cast(x, DType.F32) if x.dtype.is_float and x.dtype.bits < BELOW_F32 else x
 
 
@@ -32,14 +32,14 @@ def sizes(array: Array) -> list[Any]:
 
 
 def axes_of(axes: Array | Sequence[int] | int | None) -> list[int] | None:
-    """Return axes, which were an attribute or an input, as integers; None where none were given."""
+    """Return axes, from an attribute or an input, as integers; None if omitted."""
     if axes is None:
         return None
     return [int(each) for each in np.asarray(axes).reshape(-1)]
 
 
 def number(call: Call, position: int, x: Tensor | None) -> Any:
-    """Return an input of one element as a number where it is known, else as a tensor of rank 0; None without one."""
+    """Return an input of one element as a number if it is known, else as a tensor of rank 0; None if omitted."""
     if x is None:
         return None
     known = call.known(position)
@@ -49,12 +49,12 @@ def number(call: Call, position: int, x: Tensor | None) -> Any:
 
 
 def somewhere(call: Call) -> Tensor:
-    """Return any tensor, which tells operations without inputs where they are recorded."""
+    """Return any tensor, as the recorder for operations without inputs."""
     return call.tensor(np.array(0, np.int32))
 
 
 def aligned(x: Tensor, y: Tensor, axis: int | None) -> Tensor:
-    """Return ``y`` with its first axis at one of ``x``, as opsets before 7 broadcast."""
+    """Return ``y`` with its first axis at an axis of ``x``, for the broadcasting of opsets before 7."""
     if axis is None or not y.rank:
         return y
     axis += x.rank * (axis < 0)
@@ -62,7 +62,7 @@ def aligned(x: Tensor, y: Tensor, axis: int | None) -> Tensor:
 
 
 def padding_of(auto_pad: str, pads: Sequence[int] | None, axes: int) -> list[tuple[int, int]] | str:
-    """Return the padding of each axis, before and behind, or the rule that it follows from."""
+    """Return the padding of each axis, before and after, or the rule that determines it."""
     if auto_pad != "NOTSET":
         return auto_pad.lower()
     return [(0, 0)] * axes if pads is None else list(zip(pads[:axes], pads[axes:], strict=True))

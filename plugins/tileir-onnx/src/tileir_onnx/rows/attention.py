@@ -1,4 +1,4 @@
-"""Attention: softmax over keys with a cache, positions by rotation, and attention that is linear in time."""
+"""Attention: softmax over keys with a cache, rotary positions, and linear attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that run graphs, branches and loops, and those on sequences and optional values."""
+"""Operators that run subgraphs, branches and loops, and those on sequences and optional values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tileir_onnx.importing import Call, Importer, Items, MissingError, Sized, St
 from tileir_onnx.rows.table import row
 
 _UNROLLED: Final = 64
-"""Nodes up to which a loop is unrolled."""
+"""Maximum number of nodes of an unrolled loop."""
 _BOUND: Final = 20_000
-"""Nodes up to which a loop is unrolled that cannot be one of tileir."""
+"""Maximum number of nodes of an unrolled loop that cannot be a loop of tileir."""
 
 Body: TypeAlias = Callable[[Importer, tuple[Tensor, ...]], "tuple[Value, ...]"]
 
@@ -86,17 +86,16 @@ def _is_tensor(value: Value) -> bool:
 
 @frozen(eq=False)
 class _Looped:
-    """A loop, and the ways to import it.
+    """Loop, and the ways to import it.
 
     Attributes:
         call: The node.
-        body: Its graph: the number of the step, whether it is taken, and what is carried make whether there is a
-            further step, what is carried, and what is put out.
-        initial: What is carried into the first step.
-        times: How many steps there are at most; None where only running tells.
-        trips: The input that tells it.
-        condition: The input that tells whether there is a first step.
-
+        body: Its graph, from the number of the step, its condition, and the carry to the next condition, the new carry,
+            and outputs.
+        initial: Initial carry.
+        times: Maximum number of steps; None if it depends on data.
+        trips: Input with that number.
+        condition: Input with the initial condition.
     """
 
     call: Call
@@ -107,7 +106,7 @@ class _Looped:
     condition: Value
 
     def unrolled(self) -> tuple[Value, ...] | None:
-        """Return the results of all steps, one after the other; None where conditions are not known."""
+        """Return the results of all unrolled steps; None if conditions are not known."""
         carried: tuple[Value, ...] = self.initial
         put_out: list[tuple[Value, ...]] = []
         number = len(carried)
@@ -124,14 +123,14 @@ class _Looped:
         return (*carried, *self._nothing(len(self.body.outputs) - 1 - number))
 
     def _nothing(self, outputs: int) -> tuple[Tensor, ...]:
-        """Return what no step puts out."""
+        """Return the empty outputs of a loop without steps."""
         if not outputs:
             return ()
         results = self.call.inner(self.body, np.array(0), np.array(True), *self.initial)[-outputs:]
         return tuple(ops.stack([self.call.tensor(each)])[:0] for each in results)
 
     def counted(self) -> tuple[Value, ...] | None:
-        """Return the results of a scan; None where the graph says itself whether there is a further step."""
+        """Return the results of a scan; None if the graph computes the condition itself."""
         unknown = False
 
         def body(importer: Importer, given: tuple[Tensor, ...]) -> tuple[Value, ...]:
@@ -187,7 +186,7 @@ class _Looped:
         return (*results[:last], *(Sized(each, count) for each in results[last:]))
 
     def _buffers(self, outputs: int) -> tuple[Tensor, ...]:
-        """Return zeros for what all steps put out."""
+        """Return zeros for the outputs of all steps."""
         if not isinstance(self.times, int):
             raise self.call.fault("it puts out something in each step, and nothing bounds how many there are")
         results = self.call.inner(self.body, self.call.tensor(np.array(0)), np.array(True), *self.initial)[-outputs:]
@@ -205,7 +204,7 @@ def _stacked(call: Call, values: Sequence[Value]) -> Value:
 
 
 def _names_read(graph: Graph) -> dict[str, None]:
-    """Return the names that nodes of a graph read, and those of graphs within it, in their order."""
+    """Return the names that nodes of a graph and its subgraphs read, in order."""
     names: dict[str, None] = {}
     for node in graph.nodes:
         names.update(dict.fromkeys(node.inputs))
@@ -217,12 +216,11 @@ def _names_read(graph: Graph) -> dict[str, None]:
 
 @frozen(eq=False)
 class _Around:
-    """Values that a graph reads of the graph around it.
+    """Values that a subgraph reads from the enclosing graph.
 
     Attributes:
         values: Values by name.
-        tensors: Those of which the values consist.
-
+        tensors: Tensors that the values consist of.
     """
 
     values: dict[str, Value]
@@ -248,7 +246,7 @@ def _renamed(value: Value, inner: dict[Tensor, Tensor]) -> Value:
 
 
 def _with_constants(attempt: Callable[[list[Array]], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """Return what an attempt does once it has all arrays that steps read, one more each time."""
+    """Return the result of an attempt, repeated with one more array until it has all that steps read."""
     arrays: list[Array] = []
     while True:
         try:
@@ -373,7 +371,7 @@ def _scan(call: Call, graph: Graph, carries: Sequence[Tensor], sequences: Sequen
 
 
 def _moved(x: Tensor, origin: int, target: int) -> Tensor:
-    """Return a tensor one of whose axes is moved to another place."""
+    """Return a tensor with one axis moved."""
     axes = list(range(x.rank))
     axes.insert(target % x.rank, axes.pop(origin % x.rank))
     return x if axes == sorted(axes) else ops.transpose(x, axes)
@@ -416,7 +414,7 @@ def erase(call: Call, sequence: Items, position: Value = None) -> Items:
 
 
 def _place(call: Call, at: int, position: Value, bound: int, size: int | None = None) -> int:
-    """Return a place in a sequence, counted from its begin."""
+    """Return a place in a sequence, counted from its beginning."""
     place = int(call.importer.known(call.node, at, position).reshape(()))
     counted = place + (bound if size is None else size) if place < 0 else place
     if not 0 <= counted < bound:

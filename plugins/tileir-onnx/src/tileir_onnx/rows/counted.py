@@ -1,4 +1,4 @@
-"""Operators whose results are as large as the data say: they are computed at their bound, with a count."""
+"""Operators with data-dependent result sizes: computed at their upper bound, with a count."""
 
 from __future__ import annotations
 

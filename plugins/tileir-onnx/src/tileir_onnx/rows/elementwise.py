@@ -1,4 +1,4 @@
-"""Operators on elements: arithmetic, comparisons, logic, bits, and changes of dtype."""
+"""Elementwise operators: arithmetic, comparisons, logic, bits, and changes of dtype."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _BINARY: Final[Mapping[str, Callable[..., Tensor]]] = {
 _BOOLEAN: Final = frozenset(
     {"And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"}
 )
-"""Operators whose results are truth values, whatever the inputs are."""
+"""Operators with bool results for any inputs."""
 
 _VARIADIC: Final[Mapping[str, Callable[..., Tensor]]] = {"Max": ops.maximum, "Min": ops.minimum, "Sum": operator.add}
 
@@ -144,7 +144,7 @@ def mod(call: Call, x: Tensor, y: Tensor, *, fmod: int = 0) -> Tensor:
 
 @row("BitShift")
 def bit_shift(call: Call, x: Tensor, y: Tensor, *, direction: str) -> Tensor:
-    """Shift bits; by as many as the dtype has and more, nothing is left but the sign of what is shifted right."""
+    """Shift bits; shifts by the width of the dtype or more give 0, or the sign for shifts to the right."""
     last = x.dtype.bits - 1
     if direction == "LEFT":
         return like(ops.where(y > last, 0, x << y), x)
@@ -198,17 +198,17 @@ def cast_like(call: Call, x: Tensor, target: Tensor, *, saturate: int = 1, round
 
 
 def _narrowed(call: Call, x: Tensor, kind: int) -> Tensor:
-    """Convert elements to a type of few bits."""
+    """Convert elements to a narrow type."""
     return x if call.kind(0) == kind else call.of_kind(NARROW[kind].cast(x), kind)
 
 
 def _widened(call: Call, x: Tensor) -> Tensor:
-    """Return a tensor; one of few bits as another one, which is not of few bits any more."""
+    """Return a tensor; one of a narrow type as an ordinary tensor."""
     return x if call.kind(0) is None else ops.cast(x, DType.F32 if x.dtype.is_float else DType.I32)
 
 
 def _cast(x: Tensor, dtype: DType, saturate: int) -> Tensor:
-    """Convert elements; only floats of 8 bits saturate, and their infinities when they do not are what they have."""
+    """Convert elements; only 8-bit floats saturate, or keep their infinities otherwise."""
     if x.dtype == dtype:
         return x
     return ops.cast(x, dtype, saturate=bool(saturate) and dtype.is_float and dtype.bits == np.iinfo(np.int8).bits)

@@ -1,4 +1,4 @@
-"""Images of other sizes, and seen through grids."""
+"""Resizing of images, and sampling by grids."""
 
 from __future__ import annotations
 

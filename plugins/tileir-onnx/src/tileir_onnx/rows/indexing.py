@@ -1,4 +1,4 @@
-"""Operators whose positions are tensors: gathers, scatters, one-hot vectors."""
+"""Operators with tensors of positions: gathers, scatters, one-hot vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir_onnx.rows.arguments import sizes
 from tileir_onnx.rows.table import row
 
 _MODES: Final = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
-"""Ways to put several updates at one place, by ONNX's names."""
+"""Reductions of several updates at one place, by ONNX's names."""
 
 
 @row("Gather")
@@ -38,7 +38,7 @@ def gather_nd(call: Call, x: Tensor, indices: Tensor, *, batch_dims: int = 0) ->
 def scatter_elements(
     call: Call, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    """Update elements along an axis; those of other axes beyond the indices stay."""
+    """Update elements along an axis; elements beyond the indices along other axes are unchanged."""
     axis += x.rank * (axis < 0)
     mode = _mode(call, reduction)
     points = [ops.cast(indices if at == axis else ops.index(indices, at), DType.I64) for at in range(x.rank)]
@@ -60,7 +60,7 @@ def _mode(call: Call, reduction: str) -> str:
 def tensor_scatter(
     call: Call, cache: Tensor, update: Tensor, starts: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Tensor:
-    """Write new elements of sequences behind those of a cache, from a place for each sequence on."""
+    """Write new elements of sequences into a cache, from a place for each sequence on."""
     axis += cache.rank * (axis < 0)
     places = ops.cast(ops.index(update, axis), DType.I64)
     if starts is not None:
@@ -82,7 +82,7 @@ def one_hot(call: Call, indices: Tensor, depth: Array, values: Tensor, *, axis: 
 
 @row("Compress", known=("condition",))
 def compress(call: Call, x: Tensor, condition: Array, *, axis: int | None = None) -> Tensor:
-    """Take the slices for which a condition holds; how many these are follows from its value."""
+    """Select the slices for which a condition holds, whose number depends on its value."""
     flat = ops.reshape(x, -1) if axis is None else x
     places = call.tensor(np.flatnonzero(condition))
     return ops.take(flat, places, 0 if axis is None else axis)

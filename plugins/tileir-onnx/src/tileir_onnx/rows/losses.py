@@ -1,4 +1,4 @@
-"""Losses: what the likelihood of classes costs."""
+"""Losses of class likelihoods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tileir_onnx.importing import Call
 from tileir_onnx.rows.table import row
 
 _NONE = -100
-"""The class that is left out where none is: no example has it."""
+"""Ignored class if none is given: no example has it."""
 
 
 @row("NegativeLogLikelihoodLoss", since=12)

@@ -102,7 +102,7 @@ def _skipped(x: Tensor, skip: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _moments(call: Call, total: Tensor, epsilon: float) -> tuple[Tensor | None, Tensor | None]:
-    """Return the mean and the reciprocal of the deviation, where somebody reads them."""
+    """Return the mean and the reciprocal of the deviation, if they are used."""
     if not any(call.outputs[1:3]):
         return None, None
     mean = ops.mean(total, -1, keepdims=True)
@@ -315,7 +315,7 @@ def qlinear_average_pool(
 
 @_own("QLinearConcat")
 def qlinear_concat(call: Call, scale: Tensor, zero_point: Tensor, *inputs: Tensor, axis: int) -> Tensor:
-    """Concatenate tensors, each of which has its scale and its zero point behind it."""
+    """Concatenate tensors, each followed by its scale and its zero point."""
     parts = [_real(*inputs[at : at + 3]) for at in range(0, len(inputs), 3)]
     return _quantised(ops.concatenate(parts, axis), scale, zero_point, zero_point)
 
@@ -370,7 +370,7 @@ def qgemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Tensor:
-    """Multiply matrices of integers, and quantise the product where it has a scale; columns may have their own."""
+    """Multiply matrices of integers, and quantise the product if it has a scale; columns may have separate scales."""
     left, right = ops.transpose(x) if transA else x, ops.transpose(y) if transB else y
     total = ops.matmul_integer(left, right, x_zero, y_zero)
     factor = x_scale * y_scale * alpha
@@ -424,7 +424,7 @@ def matmul_n_bits(
     block_size: int,
     accuracy_level: int = 0,
 ) -> Tensor:
-    """Multiply by a matrix whose columns are blocks of integers of few bits, each with a scale and a zero point."""
+    """Multiply by a matrix whose columns are blocks of narrow integers, each with a scale and a zero point."""
     if bits not in (2, 4, 8) or groups is not None:
         raise call.fault("elements of 2, 4 or 8 bits are served, whose blocks are in order")
     blocks = -(-K // block_size)
@@ -441,7 +441,7 @@ def matmul_n_bits(
 
 
 def _unpacked(x: Tensor, bits: int, count: int) -> Tensor:
-    """Return the last axis of bytes as so many integers of few bits, of which the lowest of a byte come first."""
+    """Return the last axis of bytes as this many narrow integers, the low bits of a byte first."""
     if bits == DType.U8.bits:
         return x
     mask = (1 << bits) - 1

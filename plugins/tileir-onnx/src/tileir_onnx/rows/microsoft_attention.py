@@ -19,7 +19,7 @@ _own: Final = partial(row, domain="com.microsoft")
 
 
 def _only(call: Call, given: Mapping[str, object], neutral: object, advice: str) -> None:
-    """Raise TIL605 where an attribute or an input is not neutral, by its name."""
+    """Raise TIL605 with its name if an attribute or an input is not neutral."""
     for name, value in given.items():
         if isinstance(value, Tensor) or (value is not None and value != neutral):
             raise call.fault(f"{name} is not served; {advice}")
@@ -37,10 +37,10 @@ def _flat(x: Tensor) -> Tensor:
 
 
 def _hidden(call: Call, mask: Tensor | None, like: Tensor, keys: Size, fill: float, bias: Tensor | None) -> Any:
-    """Return what is added to scores, [B, H, S, T]: a bias, and a number where a mask of integers hides keys.
+    """Return the addends of scores, [B, H, S, T]: a bias, and a number where an integer mask hides keys.
 
-    A mask is [B, T] or [B, S, T], and shows keys where it is above 0; or it is one of [B] or [2 * B]: the end of the
-    keys of each example, and their begins behind all ends.
+    A mask is [B, T] or [B, S, T], and positive for visible keys; or [B] or [2 * B]: the end of the keys of each
+    example, followed by their starts.
     """
     if mask is None:
         return bias
@@ -194,10 +194,10 @@ def group_query_attention(
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
 ) -> tuple[Tensor, ...]:
-    """Write new keys and values into a cache, and attend to as many of it as each example has.
+    """Write new keys and values into a cache, and attend to its valid part for each example.
 
-    The cache keeps its capacity, but grows where ``total_sequence_length`` is more. Positions are taken as given;
-    onnxruntime reads only the first one in a first prompt.
+    The cache keeps its capacity, but grows if ``total_sequence_length`` is larger. Positions are taken as given;
+    onnxruntime only reads the first one in a first prompt.
     """
     quantised = {"k_scale": k_scale, "v_scale": v_scale}
     _only(call, quantised | {"kv_cache_bit_width": kv_cache_bit_width or None}, None, "caches are of floats")
@@ -247,7 +247,7 @@ def group_query_attention(
 
 
 def _growth(call: Call, capacity: Size) -> Size:
-    """Return how many keys a cache becomes larger by; none where only running tells how many there are in all."""
+    """Return the growth of a cache in keys; none if the total number depends on data."""
     total = call.value(6, call.importer.values[call.node.inputs[6]])
     if total is None:
         return 0
@@ -270,7 +270,7 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
 ) -> Tensor:
-    """Turn pairs of features by angles from caches; one position is that of the first element of all sequences."""
+    """Rotate pairs of features by cached angles; a single position is that of the first elements of sequences."""
     _only(call, {"scale": scale}, 1.0, "onnxruntime turns by the caches alone: scale these")
     q = x
     if x.rank == 3:

@@ -1,4 +1,4 @@
-"""Normalisation: elements shifted and scaled by means and deviations of channels, layers, groups or windows."""
+"""Normalisation by means and deviations of channels, layers, groups or windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tileir_onnx.rows.arguments import like, wide
 from tileir_onnx.rows.table import row
 
 _LEAST: Final = 1e-38
-"""Least norm that is divided by, so that zeros stay zeros."""
+"""Minimum norm for divisions, so that zeros stay zeros."""
 
 
 @row("BatchNormalization", until=14)
@@ -34,7 +34,7 @@ def batch_norm(
     spatial: int = 1,
 ) -> tuple[Tensor, ...]:
     given = [scale, bias, mean, variance]
-    if not spatial:  # each element of an example has statistics of its own
+    if not spatial:  # each element of an example has separate statistics
         flat, given = ops.reshape(x, x.shape[0], -1), [ops.reshape(each, -1) for each in given]
         y, *rest = batch_norm(call, flat, *given, epsilon=epsilon, is_test=is_test, momentum=momentum)
         return (ops.reshape(y, *x.shape), *(ops.reshape(each, *x.shape[1:]) for each in rest))
@@ -72,9 +72,9 @@ def batch_norm_14(
 
 
 def _by_known_statistics(call: Call, x: Tensor, epsilon: float) -> Tensor | None:
-    """Return the normalised elements where the vectors are known: the factors are computed now, in f64.
+    """Return the normalised elements if the vectors are known, with factors computed now, in f64.
 
-    A network has hundreds of these nodes, and three operations of each are left. None where something is not known.
+    A network has hundreds of these nodes, and three operations of each are left. None if a vector is not known.
     """
     known = [call.known(position) for position in range(1, 5)]
     given = [each for each in known if each is not None and each.dtype == x.dtype.numpy]
@@ -164,7 +164,7 @@ def rms_norm(
 def lrn(call: Call, x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     if size % 2:
         return ops.local_response_norm(x, size, alpha=alpha, beta=beta, k=bias)
-    # a window that cannot be centred reaches further to the end here, and to the front there
+    # a window that cannot be centred extends further to the end here, and to the front there
     return ops.flip(ops.local_response_norm(ops.flip(x, 1), size, alpha=alpha, beta=beta, k=bias), 1)
 
 
@@ -204,7 +204,7 @@ def dropout(
 
 
 def _dropped(call: Call, x: Tensor, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return elements, of which some are set to 0 at random, and which ones stay."""
+    """Return elements, some of which are set to 0 at random, and the mask of the kept ones."""
     if rate == 0:
         return x, ops.full_like(x, 1) == 1
     stays, _ = ops.bernoulli(call.tensor(ops.random_state(seed)), 1 - rate, x.dims)

@@ -1,4 +1,4 @@
-"""Optimisers: a step of several parameters, whose tensors of one kind stand side by side."""
+"""Optimisers: a step of several parameters, whose tensors are grouped by kind."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tileir_onnx.rows.table import row
 
 _DOMAIN = "ai.onnx.preview.training"
 _LATE = 1 << 30
-"""The number of a step by which corrections are gone."""
+"""Step number from which corrections have vanished."""
 
 
 def _each(tensors: tuple[Tensor, ...], kinds: int, step: Callable[..., tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """Return what a step makes of each parameter: tensors come, and go, by their kinds."""
+    """Return the results of a step for each parameter, with tensors grouped by kind in arguments and results."""
     count = len(tensors) // kinds
     found = [step(*tensors[number::count]) for number in range(count)]
     return tuple(each for kind in zip(*found, strict=True) for each in kind)

@@ -58,5 +58,5 @@ def einsum(call: Call, *tensors: Tensor, equation: str) -> Tensor:
 
 @row("Det")
 def det(call: Call, x: Tensor) -> Tensor:
-    """Return determinants; tensors take NumPy's functions."""
+    """Return determinants; tensors use NumPy's functions."""
     return ops.cast(cast("Tensor", np.linalg.det(cast("Any", wide(x)))), x.dtype)

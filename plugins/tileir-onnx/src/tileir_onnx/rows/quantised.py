@@ -1,4 +1,4 @@
-"""Operators on quantised numbers: integers or floats of few bits, with a scale and a zero point."""
+"""Operators on quantised numbers: narrow integers or floats, with a scale and a zero point."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def quantize_linear(
 def _narrow(
     call: Call, kind: int, x: Tensor, scale: Tensor, zero_point: Tensor | None, axis: int, block_size: int
 ) -> Tensor:
-    """Return quantised numbers of few bits: integers within their limits, or the nearest floats."""
+    """Return narrow quantised numbers: clamped integers, or the nearest floats."""
     narrow = NARROW[kind]
     if not narrow.is_float:
         y = ops.quantize_linear(x, scale, zero_point, axis=axis, block_size=block_size, dtype=narrow.held)
@@ -104,7 +104,7 @@ def qlinear_matmul(
 
 
 def _rows(total: Tensor, scale: Tensor) -> Tensor:
-    """Return a scale with an element for each row of matrices so that it broadcasts; one number stays one."""
+    """Return a scale per row of matrices in a form that broadcasts; a single number unchanged."""
     if scale.rank != 1 or total.rank < 2:
         return scale
     return ops.reshape(scale) if scale.shape[0] == 1 else ops.reshape(scale, *[1] * (total.rank - 2), -1, 1)

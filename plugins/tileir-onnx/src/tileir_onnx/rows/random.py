@@ -1,4 +1,4 @@
-"""Operators of random numbers: those of a seed are always the same, and without one the node's name is the seed."""
+"""Random number operators, deterministic for a seed; without one, the node's name is the seed."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ def bernoulli(call: Call, x: Tensor, *, dtype: int | None = None, seed: float | 
 def multinomial(
     call: Call, x: Tensor, *, dtype: int = _INT32, sample_size: int = 1, seed: float | None = None
 ) -> Tensor:
-    """Draw classes for each row, whose elements are logarithms of probabilities."""
+    """Draw classes for each row of log-probabilities."""
     drawn = ops.categorical(_state(call, seed), x, axis=-1, samples=sample_size)[0]
     return ops.cast(ops.transpose(drawn), call.dtype(dtype))

@@ -1,4 +1,4 @@
-"""Recurrent layers of one direction or both; each direction is a loop of the program."""
+"""Recurrent layers in one direction or both; each direction is a loop of the program."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _ACTIVATIONS: Final[Mapping[str, tuple[_Function, tuple[float, ...]]]] = Mapping
         "thresholdedrelu": (lambda x, a: ops.where(x >= a, x, 0), (1.0,)),
     }
 )
-"""Functions, and what their alpha and beta are by default."""
+"""Functions, with their default alpha and beta."""
 
 
 def _activations(
     call: Call, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
 ) -> Iterator[_Function]:
-    """Yield activations; those that have an alpha or beta take the next one that is given."""
+    """Yield activations; those with an alpha or beta take the next given one."""
     alpha, beta = iter(alphas or ()), iter(betas or ())
     for name in names:
         if name.lower() not in _ACTIVATIONS:
@@ -45,7 +45,7 @@ def _activations(
 
 
 def _ordered(x: Tensor, order: Sequence[int], axis: int = 0) -> Tensor:
-    """Return the parts of gates in another order."""
+    """Return the gates in another order."""
     parts = ops.split(x, len(order), axis)
     return ops.concatenate([parts[at] for at in order], axis) if len(order) > 1 else x
 
@@ -53,7 +53,7 @@ def _ordered(x: Tensor, order: Sequence[int], axis: int = 0) -> Tensor:
 def _weights(
     w: Tensor, r: Tensor, bias: Tensor | None, peepholes: Tensor | None, order: Sequence[int], number: int
 ) -> ops.RecurrentWeights:
-    """Return the weights of a direction, whose gates ONNX has in another order."""
+    """Return the weights of a direction, whose gates have another order in ONNX."""
     b_x = b_h = None
     if bias is not None:
         b_x, b_h = (_ordered(part, order) for part in ops.split(ops.select(bias, 0, number), 2))
@@ -72,7 +72,7 @@ def _run(
     layout: int,
     options: Mapping[str, Any],
 ) -> tuple[Tensor, ...]:
-    """Return the outputs of both directions side by side, and their last states."""
+    """Return the outputs of both directions, concatenated, and their last states."""
     directions = ["forward", "reverse"] if direction == "bidirectional" else [direction]
     count = len(activations) // len(directions)
     found = []

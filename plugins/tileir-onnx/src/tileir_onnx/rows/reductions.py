@@ -19,17 +19,17 @@ Reduction: TypeAlias = Callable[[Tensor, Any, bool], Tensor]
 
 
 def _precise(x: Tensor) -> Tensor:
-    """Return a tensor in whose floats integers are exact."""
+    """Return a tensor whose floats represent integers exactly."""
     return wide(x) if x.dtype.is_float else ops.cast(x, DType.F64)
 
 
 def _least(dtype: DType) -> float:
-    """Return what the greatest of no elements is."""
+    """Return the maximum of no elements."""
     return -math.inf if dtype.is_float else 0 if dtype.is_bool else int(np.iinfo(dtype.numpy).min)
 
 
 def _greatest(dtype: DType) -> float:
-    """Return what the least of no elements is."""
+    """Return the minimum of no elements."""
     return math.inf if dtype.is_float else 1 if dtype.is_bool else int(np.iinfo(dtype.numpy).max)
 
 
@@ -94,7 +94,7 @@ def top_k(
     largest: int = 1,
     sorted: int = 1,  # noqa: A002  ONNX's name
 ) -> tuple[Tensor, Tensor]:
-    """Return the greatest elements; they are in order also where nobody asks for it."""
+    """Return the greatest elements, always in order."""
     return _top_k(x, int(k.reshape(())), axis, bool(largest))
 
 
@@ -139,7 +139,7 @@ def hardmax(call: Call, x: Tensor, *, axis: int = -1) -> Tensor:
 
 
 def _from(x: Tensor, axis: int) -> list[int]:
-    """Return an axis and those behind it, which were one before opset 13."""
+    """Return an axis and all later ones, which were one axis before opset 13."""
     return list(range(axis + x.rank * (axis < 0), x.rank))
 
 

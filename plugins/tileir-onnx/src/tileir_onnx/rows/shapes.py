@@ -1,4 +1,4 @@
-"""Operators that move elements: reshapes, slices, joins, borders, and tensors that follow from sizes."""
+"""Operators that move elements: reshapes, slices, joins, padding, and tensors determined by sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tileir_onnx.symbols import integers
 _FAR = 1 << 31
 """Bounds of slices beyond this mean the end of an axis."""
 _SMALL = 1 << 16
-"""Elements up to which what follows from sizes alone is an array."""
+"""Maximum number of elements of arrays determined by sizes alone."""
 
 
 @row("Identity", raw=True)
@@ -117,7 +117,7 @@ def squeeze(call: Call, x: Tensor, axes: Array | None = None) -> Tensor:
 
 
 def _squeeze(call: Call, x: Tensor, axes: list[int] | None) -> Tensor:
-    """Drop axes of size 1; where they are all of this size, each size must be known."""
+    """Drop axes of size 1; without ``axes``, all sizes must be known."""
     if axes is None and any(isinstance(each, Dim) for each in x.shape):
         raise call.fault(f"whether sizes of {x} are 1 must be known: say its axes, or call the model with arrays")
     return ops.squeeze(x, axes)
@@ -163,7 +163,7 @@ def split(
 
 
 def _split(call: Call, x: Tensor, parts: Sequence[Any] | None, axis: int) -> tuple[Tensor, ...]:
-    """Cut an axis into parts of the given sizes, or as many as there are outputs, of which the last may be smaller."""
+    """Split an axis into parts of the given sizes, or one per output, of which the last may be smaller."""
     if parts is None:
         count, whole = len(call.node.outputs), x.shape[axis]
         part = (whole + (count - 1)) // count
@@ -199,15 +199,15 @@ def _slice(
 
 
 def _key(start: Any, end: Any, step: int) -> slice:
-    """Return what a slice takes of an axis; bounds far out, which exporters write for no bound, are None."""
+    """Return the slice of an axis; far bounds, which exporters write for no bound, are None."""
     begins, ends = _side(start) * step, _side(end) * step
-    if begins > 0 or ends < 0:  # it begins behind the axis, or ends before it
+    if begins > 0 or ends < 0:  # it begins after the axis, or ends before it
         return slice(0, 0)
     return slice(None if begins else start, None if ends else end, step)
 
 
 def _side(bound: Any) -> int:
-    """Return on which side of any axis a bound is: -1, 1, or 0 where the size of the axis tells."""
+    """Return the side of any axis on which a bound is: -1, 1, or 0 if it depends on the size of the axis."""
     return 0 if isinstance(bound, Dim) else (bound >= _FAR - 1) - (bound <= -_FAR)
 
 
@@ -243,7 +243,7 @@ def pad(
 
 
 def _pad(x: Tensor, pads: Sequence[Any], mode: str, value: Any) -> Tensor:
-    """Put borders around a tensor; one of negative width is cut off before others repeat what is left."""
+    """Pad a tensor; negative padding is cropped before other padding repeats elements."""
     pairs = list(zip(pads[: x.rank], pads[x.rank :], strict=True))
     if mode == "constant":
         return ops.pad(x, pairs, value=value) if x.rank else x
@@ -276,7 +276,7 @@ def expand(call: Call, x: Tensor, shape: Array) -> Tensor:
 
 
 def _wider(own: Any, wanted: Any) -> Any:
-    """Return the size of an axis that two sizes are broadcast to."""
+    """Return the common size of two broadcast sizes of an axis."""
     if wanted == 1 or own == wanted:
         return own
     if own == 1 or (isinstance(own, Dim) and isinstance(wanted, int)):
@@ -318,7 +318,7 @@ def center_crop_pad(call: Call, x: Tensor, shape: Array, *, axes: Sequence[int] 
 
 @row("ReverseSequence")
 def reverse_sequence(call: Call, x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
-    """Turn around the first elements of each sequence, as many as its length says."""
+    """Reverse the first elements of each sequence, up to its length."""
     ends = ops.reshape(lengths, *(dim if axis == batch_axis else 1 for axis, dim in enumerate(x.shape)))
     places = ops.cast(ops.index(x, time_axis), lengths.dtype)
     return ops.take_along_axis(x, ops.where(places < ends, ends - 1 - places, places), time_axis)

@@ -1,4 +1,4 @@
-"""Signals: Fourier transforms, windows, and filters of mel frequencies."""
+"""Signals: Fourier transforms, windows, and mel filters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WINDOWS = {
 
 
 def _number(array: Array | None) -> Any:
-    """Return a number that may be open; None where there is none."""
+    """Return a number, possibly symbolic; None if omitted."""
     if array is None:
         return None
     (value,) = array.flat

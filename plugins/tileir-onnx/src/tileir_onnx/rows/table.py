@@ -1,4 +1,4 @@
-"""The table of rows: which function serves an operator in a version."""
+"""Table of rows: the function that serves an operator in a version."""
 
 from __future__ import annotations
 
@@ -38,25 +38,24 @@ FAMILIES: Final = (
     "signals",
     "windows",
 )
-"""Modules of rows, which are loaded with the first model."""
+"""Modules of rows, loaded with the first model."""
 
 _LAST: Final = 1 << 30
 
 
 @frozen(eq=False)
 class Row:
-    """A function that serves an operator in some of its versions.
+    """Function that serves an operator in some of its versions.
 
     Attributes:
         op: The operator.
         domain: Its domain; empty for ONNX's own.
-        since: The first version of the domain's operators that it serves.
-        until: The first one after these that it does not.
+        since: First version of the domain's operators that it serves.
+        until: First later version that it does not serve.
         function: Called with a :class:`~tileir_onnx.importing.Call`, one argument for each input, and attributes as
             keywords; returns the output, or a tuple of all.
-        known: Parameters whose inputs it takes as arrays, since they must be known when compiling.
-        raw: Whether it takes inputs as they are: tensors, arrays where they are known, sequences.
-
+        known: Parameters whose inputs must be known when compiling, and come as arrays.
+        raw: Whether it takes inputs unconverted: tensors, arrays if they are known, sequences.
     """
 
     op: str
@@ -92,7 +91,7 @@ class Row:
         return sum(_parameters(self.function)[name].default is empty for name in self.inputs)
 
     def parameter(self, position: int) -> str:
-        """Return the name of the parameter that takes an input."""
+        """Return the name of the parameter for an input."""
         return self.inputs[position] if position < len(self.inputs) else self.variadic
 
 
@@ -112,12 +111,11 @@ def row(
     Args:
         names: The operators.
         domain: Their domain; empty for ONNX's own.
-        since: The first version that it serves.
-        until: The version that it serves no more.
-        known: Parameters whose inputs must be known when compiling; they come as arrays of NumPy, with a
-            :class:`tileir.tile.builder.Dim` for a size that is a symbol.
-        raw: Whether it takes all inputs as they are: tensors, arrays where they are known, sequences.
-
+        since: First version that it serves.
+        until: First later version that it does not serve.
+        known: Parameters whose inputs must be known when compiling; they come as NumPy arrays, with a
+            :class:`tileir.tile.builder.Dim` for a symbolic size.
+        raw: Whether it takes all inputs unconverted: tensors, arrays if they are known, sequences.
     """
 
     def enter(function: Serving) -> Serving:
@@ -137,6 +135,6 @@ def rows() -> dict[tuple[str, str], list[Row]]:
 
 
 def row_of(node: Node) -> Row | None:
-    """Return the row that serves a node, if one does."""
+    """Return the row that serves a node, if any."""
     serving = (each for each in rows().get((node.domain, node.op), ()) if each.since <= node.version < each.until)
     return next(serving, None)

@@ -1,4 +1,4 @@
-"""Operators over windows that slide: convolutions and pooling."""
+"""Operators over sliding windows: convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Numbers: TypeAlias = "Sequence[int] | None"
 
 
 def _known(call: Call, size: Any) -> int:
-    """Return a size as an integer; raise TIL605 where it is open."""
+    """Return a size as an integer; raise TIL605 if it is symbolic."""
     if isinstance(size, Dim):
         raise call.fault("sizes follow from those of its input, which must be known: call the model with arrays")
     return int(size)
@@ -82,7 +82,7 @@ def _padding_to(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> list[tuple[int, int]]:
-    """Return the padding with which a transposed convolution has the wanted sizes."""
+    """Return the padding with which a transposed convolution has the requested sizes."""
     pads = []
     for axis, size in enumerate(wanted):
         count, taps = _known(call, x.shape[axis + 2]), _known(call, w.shape[axis + 2])
@@ -111,7 +111,7 @@ def max_pool(
     y, places = ops.max_pool(x, kernel_shape, return_indices=True, **window)
     places = ops.cast(places, "i64")
     batch, channels, *sizes = x.shape
-    if storage_order:  # from the numbers of a matrix row by row to those column by column
+    if storage_order:  # from row-major to column-major numbers of a matrix
         coordinates = [places // prod(sizes[axis + 1 :]) % sizes[axis] for axis in range(len(sizes))]
         places = reduce(add, (each * prod(sizes[:axis]) for axis, each in enumerate(coordinates)))
     images = ops.reshape(ops.arange(x, batch * channels), batch, channels, *[1] * len(sizes))
@@ -179,7 +179,7 @@ def lp_pool(
 def _window(
     x: Tensor, auto_pad: str, ceil_mode: int, dilations: Numbers, pads: Numbers, strides: Numbers
 ) -> dict[str, Any]:
-    """Return how windows of pooling slide."""
+    """Return the window options of pooling."""
     padding = padding_of(auto_pad, pads, x.rank - 2)
     return {
         "stride": strides or 1,
