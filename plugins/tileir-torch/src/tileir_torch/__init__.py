@@ -1,4 +1,4 @@
-"""PyTorch on tileir: modules and functions that are compiled, and operations that are written in Tile."""
+"""PyTorch on tileir: compiled modules and functions, and operations written in Tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of PyTorch that are written in Tile, with fake tensors, gradients and ``torch.compile``: :func:`op`."""
+"""PyTorch operations written in Tile, with fake tensors, gradients and ``torch.compile``: :func:`op`."""
 
 from __future__ import annotations
 
@@ -24,37 +24,36 @@ from tileir_torch.dtypes import DTYPES, TORCH
 _NAME: Final = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*", re.ASCII)
 _TAKEN: Final = frozenset({"aten", "prim", "prims", "tileir"})
 _ANY_FLOAT: Final = 0.5
-"""A number in the place of one that is not known yet: dtypes and sizes do not depend on which."""
+"""Placeholder of an unknown number: dtypes and sizes do not depend on its value."""
 
 Type: TypeAlias = tuple[torch.dtype, tuple[Any, ...]]
-"""A dtype and sizes, which may be symbols."""
+"""Dtype and sizes, which may be symbols."""
 
 PROGRAMS: Final[dict[torch._ops.OpOverload, Function]] = {}
-"""The programs of operations that :func:`op` has registered."""
+"""Programs of operations that :func:`op` has registered."""
 
 
 def op(name: str, source: str | Path | Function, *, numbers: str | Sequence[str] = ()) -> CustomOpDef:
-    """Register a program as an operation of PyTorch, which runs where its tensors are: on the host, or on a card.
+    """Register a program as an operation of PyTorch, which runs on the device of its tensors: the host, or a card.
 
-    Each input is a tensor argument of the operation, an integer from which sizes are computed an ``int``; results are
-    new tensors. Their dtypes and sizes are known without running, also where sizes are symbols, so ``torch.compile``
-    and ``torch.export`` take calls as they are. Gradients are those of Tile, of any order.
+    Each input is a tensor argument of the operation, and an integer from which sizes are computed an ``int``; results
+    are new tensors. Their dtypes and sizes are inferred without running, also for symbolic sizes, so ``torch.compile``
+    and ``torch.export`` support calls. Gradients are those of Tile, of any order.
 
     Args:
         name: A namespace and a name, such as ``"mylib::gelu_bias"``; ``torch.ops.mylib.gelu_bias`` is the operation,
             too. It replaces an operation of this name that was registered before.
         source: A Tile function, its text, or its file.
-        numbers: Inputs that are numbers of Python, ``float`` arguments without gradients, which adapt to the dtypes of
-            what they meet.
+        numbers: Inputs that are Python numbers, ``float`` arguments without gradients, which adapt to the dtypes of
+            other operands.
 
     Returns:
         The operation, which is called with the inputs in declared order.
 
     Raises:
-        TileError: The program is wrong. Calls raise it where dtypes or sizes do not fit.
-        ArgumentError: TIL707, the name is none, or belongs to others; TIL710, ``numbers`` names no input; TIL711, it
+        TileError: The program is wrong. Calls raise it if dtypes or sizes do not fit.
+        ArgumentError: TIL707, the name is invalid, or belongs to others; TIL710, ``numbers`` names no input; TIL711, it
             names one with axes, or one from which sizes are computed; TIL712, the source is of another stage.
-
     """
     if _NAME.fullmatch(str(name)) is None:
         told = f"an operation is called by a namespace and a name, as in 'mylib::gelu_bias', not {str(name)!r:.80}"
@@ -94,12 +93,11 @@ def _unpacked(results: list[torch.Tensor]) -> Any:
 
 @frozen(eq=False, slots=False)
 class _Program:
-    """A Tile function that takes and returns tensors of PyTorch.
+    """Tile function on PyTorch tensors.
 
     Attributes:
         function: The function.
-        numbers: The inputs that are floats of Python.
-
+        numbers: Inputs that are Python floats.
     """
 
     function: Function
@@ -120,12 +118,12 @@ class _Program:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """PyTorch's names of the types of the arguments."""
+        """Return PyTorch's names of the argument types."""
         known = {**dict.fromkeys(self.numbers, "float"), **dict.fromkeys(sizing_inputs(self.function), "SymInt")}
         return tuple(known.get(each.name, "Tensor") for each in self.function.inputs)
 
     def arguments(self) -> Iterator[str]:
-        """Yield the arguments as PyTorch declares them, by other names where it cannot have theirs."""
+        """Yield the argument declarations for PyTorch, renamed if it does not support a name."""
         taken = {each.name for each in self.function.inputs}
         for word, each in zip(self.words, self.function.inputs, strict=True):
             name = each.name
@@ -142,7 +140,7 @@ class _Program:
 
     @cached_property
     def _here(self) -> tileir.Jit[Any]:
-        """The function for tensors in the host's memory, which a card would have to copy."""
+        """Function for tensors in host memory, which a card would have to copy."""
         return tileir.jit(self.function, self._host)
 
     @cached_property
@@ -159,7 +157,7 @@ class _Program:
         return results
 
     def fake(self, values: Sequence[Any]) -> list[torch.Tensor]:
-        """Return tensors like the results, whose elements nobody computes."""
+        """Return tensors like the results, without computing elements."""
         return [torch.empty(sizes, dtype=dtype, device=_device(values)) for dtype, sizes in self._types(values)]
 
     def _types(self, values: Sequence[Any]) -> Sequence[Type]:
@@ -184,7 +182,7 @@ class _Program:
             _, results = self._recorded(FunctionBuilder(), ranks, _ANY_FLOAT)
             try:
                 self._symbolic[ranks] = [(TORCH[each.dtype], each.dims) for each in results]
-            except TileError:  # only compiling tells a dtype or a rank
+            except TileError:  # only compiling reports a wrong dtype or rank
                 self._symbolic[ranks] = None
         sizes = self._sizes(kinds)
         known = self._symbolic[ranks]
@@ -212,13 +210,12 @@ class _Program:
     def _recorded(
         self, builder: FunctionBuilder, ranks: Sequence[tuple[torch.dtype, int] | None], number: float | None = None
     ) -> tuple[list[Any], tuple[Any, ...]]:
-        """Return the inputs, which a builder gets for tensors of these dtypes and ranks, and the results.
+        """Return a builder's inputs for tensors with these dtypes and ranks, and the results.
 
         Args:
             builder: The builder.
-            ranks: The dtypes and ranks; None for numbers.
-            number: A number for all of them; by default they are inputs, too, of no dtype.
-
+            ranks: Dtypes and ranks; None for numbers.
+            number: A number for all of them; by default they are inputs too, without dtype.
         """
         inputs: list[Any] = []
         for parameter, rank, word in zip(self.function.inputs, ranks, self.words, strict=True):
@@ -234,13 +231,12 @@ class _Program:
     def derivatives(
         self, values: Sequence[Any], needed: Sequence[bool], arriving: Sequence[torch.Tensor | None]
     ) -> Iterator[torch.Tensor | None]:
-        """Yield the gradient by each argument, None where it is not needed or there is none.
+        """Yield the gradient by each argument, None if it is not needed or there is none.
 
         Args:
             values: The arguments.
             needed: Which gradients are needed.
-            arriving: The gradients by the results; None for zeros.
-
+            arriving: Gradients by the results; None for zeros.
         """
         wrt = [at for at, value in enumerate(values) if needed[at] and _is_float(value)]
         cotangents = {at: each for at, each in enumerate(arriving) if each is not None and _is_float(each)}
@@ -255,7 +251,7 @@ class _Program:
         yield from (next(found) if at in wrt else None for at in range(len(values)))
 
     def _pullback(self, values: Sequence[Any], wrt: tuple[int, ...], cotangents: Mapping[int, torch.Tensor]) -> str:
-        """Return the text of the function of the arguments, then of cotangents, whose results are gradients."""
+        """Return the text of the function from arguments and cotangents to gradients."""
         ranks = tuple((v.dtype, v.ndim) if isinstance(v, torch.Tensor) else None for v in values)
         key = ranks, wrt, tuple((at, each.ndim) for at, each in cotangents.items())
         if key not in self._pulled:
@@ -275,11 +271,10 @@ class _Program:
 
 
 def _input(builder: FunctionBuilder, parameter: Input, given: torch.dtype, rank: int) -> Any:
-    """Return an input of a builder for a tensor that is passed to a parameter.
+    """Return a builder's input for a tensor argument of a parameter.
 
     Raises:
-        ArgumentError: TIL317, the dtype does not fit; TIL305, the number of axes.
-
+        ArgumentError: TIL317, the dtype does not fit; TIL305, the rank.
     """
     dtype, dims = DTYPES.get(given), parameter.dims
     told = f"input {parameter.name!r}: its argument"
@@ -311,7 +306,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _spelt(function: Function) -> str:
-    """Return the text of a function, or its JSON where the text has no room for its constants."""
+    """Return the text of a function, or its JSON if the text cannot include its constants."""
     text = tileir.to_text(function)
     try:
         tileir.parse(text)
@@ -321,9 +316,9 @@ def _spelt(function: Function) -> str:
 
 
 def _size(dim: Dim, sizes: Mapping[str, Any]) -> Any:
-    """Return a size, which is a symbol of PyTorch where those are that it is made of.
+    """Return a size, symbolic if its parts are symbols of PyTorch.
 
-    What symbols of PyTorch cannot say is computed for the sizes that stand for them now.
+    Expressions unsupported by PyTorch's symbols are computed for their current sizes.
     """
     try:
         return _value(dim.expr, sizes)
@@ -332,7 +327,7 @@ def _size(dim: Dim, sizes: Mapping[str, Any]) -> Any:
 
 
 def _value(expr: Expr, sizes: Mapping[str, Any]) -> Any:
-    """Return the value of an expression; raise KeyError where it is none of those that symbols of PyTorch can be."""
+    """Return the value of an expression; raise KeyError if PyTorch's symbols do not support it."""
     match expr:
         case IntLiteral(value=value):
             return value
@@ -401,7 +396,7 @@ _call: Final = custom_op(
     mutates_args=(),
     schema="(str program, str numbers, Tensor[] tensors, SymInt[] integers, float[] floats) -> Tensor[]",
 )
-"""An operation that runs the program whose text it is given, as gradients do, so that any process knows what it is."""
+"""Operation that runs a program given as text, used by gradients, so that any process knows it."""
 
 _call.register_fake(_faked)
 _call.register_autograd(_backward, setup_context=_keep)

@@ -1,4 +1,4 @@
-"""Decompositions of operations before a graph is imported, and the operations that are kept whole."""
+"""Decompositions of operations before import, and the operations that are kept whole."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHOLE_IN_EXPORT: Final = (
     "aten.rnn_tanh.input",
     "aten.scaled_dot_product_attention.default",
 )
-"""Compositions that would otherwise be taken apart whatever the table says."""
+"""Compositions that would otherwise be decomposed regardless of the table."""
 
 _TAKEN_APART: Final = (
     "aten._native_batch_norm_legit_functional.default",
@@ -35,7 +35,7 @@ _TAKEN_APART: Final = (
     "aten.reshape.default",
     "aten.vdot.default",
 )
-"""Operations with rows of which PyTorch's own decomposition is the better one, or the only one that functions have."""
+"""Operations with rows for which PyTorch's own decomposition is better, or the only one for functions."""
 
 
 def _overload(name: str) -> OpOverload | None:
@@ -53,7 +53,7 @@ def _kept() -> Iterator[OpOverload]:
 
 @cache
 def of_autograd() -> dict[OpOverload, Callable[..., Any]]:
-    """Return the decompositions for graphs that ``aot_autograd`` makes: PyTorch's but those of rows."""
+    """Return the decompositions for graphs of ``aot_autograd``: PyTorch's except those of rows."""
     table: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
     for overload in _kept():
         table.pop(overload, None)
@@ -61,7 +61,7 @@ def of_autograd() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def of_export() -> Any:
-    """Return the decompositions for exported programs: PyTorch's but those of rows, and with whole compositions."""
+    """Return the decompositions for exported programs: PyTorch's except those of rows, with compositions kept whole."""
     table = torch.export.default_decompositions()
     for overload in _kept():
         is_composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
@@ -72,9 +72,9 @@ def of_export() -> Any:
 
 @contextmanager
 def states_of_lstm_mended() -> Iterator[None]:
-    """Let PyTorch 2.11 trace ``lstm`` with the sizes that states have in eager.
+    """Let PyTorch 2.11 trace ``lstm`` with the state sizes of eager.
 
-    Its decomposition, by which it knows the sizes of ``lstm`` kept whole as well, left an axis of size 1 in them.
+    Its decomposition, which also gives the sizes of ``lstm`` kept whole, left an axis of size 1 in them.
     """
     original = theirs.one_layer_lstm
 

@@ -1,4 +1,4 @@
-"""Distributed tensors of PyTorch as distributed arrays, and back: each rank hands over the part that it has."""
+"""Conversion between PyTorch's distributed tensors and distributed arrays: each rank passes its part."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ __all__ = ["from_dtensor", "layout_of", "to_dtensor"]
 
 
 def from_dtensor(tensor: DTensor, transport: Any) -> distributed.DistributedArray:
-    """Return the array whose parts are those of a distributed tensor, over their memory where they are contiguous.
+    """Return the array with the parts of a distributed tensor, sharing their memory if they are contiguous.
 
-    All ranks call it. Parts stay where they are, also those of axes that do not come out even.
+    All ranks call it. Parts stay in place, including those of unevenly divided axes.
 
     Args:
-        tensor: The tensor, in the memory of the host.
-        transport: The engine between ranks, as :func:`tileir.distributed.array` takes it.
+        tensor: The tensor, in host memory.
+        transport: The engine between ranks, as for :func:`tileir.distributed.array`.
 
     Raises:
-        ArgumentError: TIL351, the ranks of its mesh are not all ranks in their order; TIL352, ranks have terms of a
-            sum, or interleaved pieces; TIL707, it is no distributed tensor; TIL714, it is on another device.
-
+        ArgumentError: TIL351, the ranks of its mesh are not all ranks in order; TIL352, ranks have terms of a sum, or
+            interleaved pieces; TIL707, it is not a distributed tensor; TIL714, it is on another device.
     """
     _check(tensor, DTensor)
     mesh = _mesh(tensor.device_mesh)
@@ -45,17 +44,16 @@ def to_dtensor(
 ) -> DTensor:
     """Return a distributed tensor with the elements of an array; all ranks call it.
 
-    Ranks exchange what PyTorch cuts otherwise: it gives 3, 3 and 1 of 7 places to three ranks, where tileir gives 3, 2
-    and 2.
+    Ranks exchange elements that PyTorch distributes differently: of 7 places it gives 3, 3 and 1 to three ranks, and
+    tileir 3, 2 and 2.
 
     Args:
         array: The array, on the ranks of the mesh.
-        mesh: The ranks, with as many along each axis.
-        placements: A placement for each axis of the mesh; by default that of the array.
+        mesh: The ranks, with equal numbers along each axis.
+        placements: A placement for each mesh axis; by default that of the array.
 
     Raises:
         ArgumentError: TIL351, TIL352 or TIL707, as for :func:`from_dtensor`, or the array is on another mesh.
-
     """
     _check(array, distributed.DistributedArray)
     made = _mesh(mesh)
@@ -77,16 +75,15 @@ def to_dtensor(
 
 
 def layout_of(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]) -> tuple[distributed.Split, ...]:
-    """Return which places of a tensor each rank has where PyTorch places it.
+    """Return the layout of a tensor with PyTorch's placements.
 
     Args:
-        shape: The extents of the tensor.
+        shape: Extents of the tensor.
         mesh: The ranks.
-        placements: A placement for each axis of the mesh.
+        placements: A placement for each mesh axis.
 
     Raises:
-        ArgumentError: TIL351, TIL352, as for :func:`from_dtensor`, or placements do not go with mesh or tensor.
-
+        ArgumentError: TIL351, TIL352, as for :func:`from_dtensor`, or placements do not fit mesh or tensor.
     """
     sizes = dict(_mesh(mesh).axes)
     if len(placements) != len(sizes):
@@ -112,7 +109,7 @@ def layout_of(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Place
 
 
 def _chunks(low: int, high: int, parts: int) -> list[tuple[int, int]]:
-    """Return the pieces of an interval by the rule of ``torch.chunk``: all of one size until nothing is left."""
+    """Return the pieces of an interval by the rule of ``torch.chunk``: equal sizes until nothing is left."""
     step = -(-(high - low) // parts)
     return [(min(high, low + step * part), min(high, low + step * (part + 1))) for part in range(parts)]
 

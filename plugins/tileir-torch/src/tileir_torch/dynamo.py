@@ -1,4 +1,4 @@
-"""The back end of ``torch.compile``: graphs, forward and backward, whose parts are compiled that tileir can run."""
+"""Back end of ``torch.compile``: forward and backward graphs, whose supported parts are compiled."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ from tileir_torch.packing import PACKED, PART, partitioned
 
 _OPTIONS: Final = ("fullgraph", "fallback_random", "cache")
 _MESSAGES: Final = 50
-"""Nodes of one graph that an error tells of."""
+"""Maximum number of nodes of a graph in an error."""
 
 
 def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable[..., Any]:
     """Compile a graph of Dynamo, and its gradients: the back end ``"tileir"`` of ``torch.compile``.
 
     ``aot_autograd`` makes graphs of ATen operations of it, forward and backward, without mutations. Nodes that tileir
-    does not run cut a graph into parts, and run in eager. Dropout draws by seeds of PyTorch's generator; other random
-    operations run in eager, so that they draw what eager draws.
+    does not support split a graph into parts, and run in eager. Dropout draws by seeds of PyTorch's generator; other
+    random operations run in eager, so that their numbers are those of eager.
 
     Args:
         graph_module: The graph.
-        example_inputs: Its inputs, as Dynamo passes them.
-        keywords: ``options``, a mapping. With ``"fullgraph": True``, nodes that tileir does not run are an error, which
-            names all of them and their lines. With ``"fallback_random": True``, all random operations run in eager.
-            With ``"cache": True``, PyTorch's cache of graphs that were differentiated has this one, too: that takes
-            longer the first time, and less in later processes.
+        example_inputs: Its inputs from Dynamo.
+        keywords: ``options``, a mapping. With ``"fullgraph": True``, unsupported nodes are an error, which names all of
+            them and their lines. With ``"fallback_random": True``, all random operations run in eager. With ``"cache":
+            True``, PyTorch's cache of differentiated graphs also stores this one: that takes longer the first time, and
+            less in later processes.
 
     Raises:
         ArgumentError: TIL707, there is no such option.
         TileError: TIL605, with ``fullgraph``.
-
     """
     options: Mapping[str, Any] = keywords.pop("options", None) or {}
     unknown = [name for name in options if name not in _OPTIONS]
@@ -73,7 +72,7 @@ def backend(graph_module: GraphModule, example_inputs: Sequence[Any], **keywords
 def _by_autograd(
     compiler: Callable[[Any], Any], make: Any, graph_module: GraphModule, example_inputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    """Return what ``aot_autograd`` makes of a graph by compilers, one for each direction, of what compiles a graph."""
+    """Return the result of ``aot_autograd`` for a graph with compilers for each direction."""
     made: Callable[..., Any] = aot_autograd(
         fw_compiler=compiler(make),
         bw_compiler=compiler(partial(make, is_backward=True)),
@@ -88,17 +87,16 @@ def _by_autograd(
 def compiled(
     module: GraphModule, *, is_whole: bool = False, fallback_random: bool = False, is_backward: bool = False
 ) -> Callable[..., Any]:
-    """Return a function for a graph of ATen operations whose parts that tileir can run are compiled.
+    """Return a function for a graph of ATen operations with its supported parts compiled.
 
     Args:
         module: The graph, with fake tensors.
-        is_whole: Whether nodes that tileir does not run are an error.
+        is_whole: Whether unsupported nodes are an error.
         fallback_random: Whether all random operations run in eager.
         is_backward: Whether its outputs are gradients, the small ones of which may share memory.
 
     Raises:
         TileError: TIL605, there are such nodes; one diagnostic for each.
-
     """
     module, writes = _without_writes(module)
     count = len(module.graph.output_node().args[0])
@@ -108,7 +106,7 @@ def compiled(
 
 
 _OF_MEMORY: Final = frozenset({torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default})
-"""Operations that read memory which their argument does not show."""
+"""Operations that read memory beyond the elements of their argument."""
 
 
 def _compiled(
@@ -125,7 +123,7 @@ def _compiled(
         node.name for node in module.graph.nodes if node.target in (PACKED, PART)
     }
     strided = (node for node in module.graph.nodes if node.name in names and node.target in _OF_MEMORY)
-    names |= {owner_of_memory(node.args[0]).name for node in strided}  # whose results lie in memory as eager has them
+    names |= {owner_of_memory(node.args[0]).name for node in strided}  # whose results have the memory layout of eager
     module = _copied(module)  # as it is changed in place
     partitioner = CapabilityBasedPartitioner(
         module,
@@ -150,10 +148,10 @@ class _Writes:
     """Updates that a call of a graph makes to its inputs.
 
     Attributes:
-        copied: Positions of inputs that become its last results, each with its dtype, and with None where it is written
-            to alone: PyTorch writes no list of tensors whose elements are kept with the other sign.
-        added: Positions of inputs to which a number is added, and which: counters of batches, which nothing else reads.
-
+        copied: Positions of inputs that become its last results, each with its dtype, and with None if it is written
+            separately: PyTorch writes no list of tensors with negated memory.
+        added: Positions of inputs to which a number is added, and the number: counters of batches, which nothing else
+            reads.
     """
 
     copied: tuple[tuple[int, torch.dtype | None], ...]
@@ -161,7 +159,7 @@ class _Writes:
 
 
 def _without_writes(module: GraphModule) -> tuple[GraphModule, _Writes | None]:
-    """Return a graph that writes to no inputs, and what is to be written; None where it does not write to any."""
+    """Return a graph without writes to inputs, and these writes; None if there are none."""
 
     def writes(node: Node) -> bool:
         return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"
@@ -180,7 +178,7 @@ def _without_writes(module: GraphModule) -> tuple[GraphModule, _Writes | None]:
             graph.erase_node(value)
             continue
         copied.append((places[target], None if target.meta["val"].is_neg() else target.meta["val"].dtype))
-        with graph.inserting_before(output):  # what is returned is no input that is written to before
+        with graph.inserting_before(output):  # a returned input must not be written to before
             values.append(graph.call_function(torch.ops.aten.clone.default, (value,)))
         values[-1].meta["val"] = value.meta["val"].clone()
         node.replace_all_uses_with(value)
@@ -190,7 +188,7 @@ def _without_writes(module: GraphModule) -> tuple[GraphModule, _Writes | None]:
 
 
 def _is_counted(node: Node) -> bool:
-    """Return whether a node writes a sum of what it writes to and a number, and nothing else reads either."""
+    """Return whether a node only writes the sum of its target and a number, and nothing else reads either."""
     target, value = node.args
     return (
         value.target is torch.ops.aten.add.Tensor
@@ -206,7 +204,7 @@ def _is_counted(node: Node) -> bool:
 
 
 def _writing(run: Callable[..., Any], writes: _Writes) -> Callable[..., Any]:
-    """Return calls whose last results are written to inputs, those of one dtype by one call."""
+    """Return calls whose last results are written to inputs, one call for each dtype."""
     kinds = {dtype: [n for n, (_, each) in enumerate(writes.copied) if each is dtype] for _, dtype in writes.copied}
     alone = kinds.pop(None, [])
     numbers = {number: [place for place, each in writes.added if each == number] for _, number in writes.added}
@@ -233,7 +231,7 @@ def _copied(module: GraphModule) -> GraphModule:
 
 
 def _or_eager(run: Specialising, module: GraphModule, *, is_whole: bool = False) -> Callable[..., Any]:
-    """Return calls of a graph, in eager from the first one on that tileir has an error for; a warning tells of it."""
+    """Return calls of a graph that fall back to eager, with a warning, after the first error of tileir."""
     failed: list[TileError] = []
 
     def call(values: Sequence[Any]) -> Any:
@@ -252,23 +250,23 @@ def _or_eager(run: Specialising, module: GraphModule, *, is_whole: bool = False)
 
 
 class EagerWarning(UserWarning):
-    """A graph that tileir was to run runs in eager."""
+    """A graph for tileir runs in eager."""
 
 
 class _Supported(OperatorSupport):
-    """Which nodes tileir runs: those that are not named."""
+    """Supported nodes: all that are not listed."""
 
     def __init__(self, unsupported_names: set[str]) -> None:
         super().__init__()
         self.names = unsupported_names
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:  # noqa: ARG002
-        """Return whether tileir runs a node."""
+        """Return whether tileir supports a node."""
         return node.op in ("call_function", "get_attr") and node.name not in self.names
 
 
 class _Part(torch.nn.Module):
-    """A part of a graph that is compiled."""
+    """Compiled part of a graph."""
 
     def __init__(self, part: GraphModule) -> None:
         super().__init__()
@@ -276,7 +274,7 @@ class _Part(torch.nn.Module):
         self.is_tuple = isinstance(part.graph.output_node().args[0], tuple | list)
 
     def forward(self, *values: Any) -> Any:
-        """Return what the part computes."""
+        """Return the results of the part."""
         found = self.run(values)
         return tuple(found) if self.is_tuple else found[0] if isinstance(found, list) else found
 
@@ -297,11 +295,11 @@ _MOVING: Final = frozenset(
         "select",
     }
 )
-"""Operations that eager makes without touching an element."""
+"""Operations that eager executes without accessing elements."""
 
 
 def _computes(nodes: Mapping[Node, Any] | Sequence[Node]) -> bool:
-    """Return whether a part does more than to look at memory in another way."""
+    """Return whether a part does more than view memory differently."""
     targets = [str(node.target).split(".") for node in nodes if node.op == "call_function"]
     return any(
         len(parts) < 2 or parts[1] not in _MOVING for parts in targets if parts[0] != "<built-in function getitem>"

@@ -1,4 +1,4 @@
-"""Modules that are compiled as a whole, by ``torch.export``, and run without PyTorch where they are saved."""
+"""Modules compiled as a whole, by ``torch.export``, and run without PyTorch from saved files."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ from tileir_torch.calls import Specialising, host, tensor_over
 from tileir_torch.importing import Computed, array_of, imported, unsupported
 
 _MESSAGES: Final = 50
-"""Nodes of one graph that an error tells of."""
+"""Maximum number of nodes of a graph in an error."""
 
 
 class StaleWeightsWarning(UserWarning):
-    """A module has new weights, and what was compiled of it keeps the old ones."""
+    """A module has new weights, but its compiled form keeps the old ones."""
 
 
 @define(eq=False)
 class Compiled:
-    """A module that is compiled with the weights that it had. Calls are safe from several threads.
+    """Module compiled with the weights that it had. Calls are thread safe.
 
-    It is called with the arguments of the module, tensors of PyTorch or arrays of NumPy, and returns the same kind. No
-    gradients are recorded. Later changes of the module's weights do not show: :meth:`update` takes new ones. It can be
-    copied by ``copy.deepcopy``, with weights of its own, and pickled, as by ``torch.save``.
+    It is called with the arguments of the module, PyTorch tensors or NumPy arrays, and returns the same kind of value.
+    No gradients are recorded. Later changes of the module's weights have no effect: :meth:`update` takes new ones. It
+    can be copied by ``copy.deepcopy``, with separate weights, and pickled, as by ``torch.save``.
 
     Attributes:
-        program: What ``torch.export`` made of the module; decomposed where tileir does not run that as it is.
-
+        program: Result of ``torch.export`` for the module; decomposed if tileir does not support it otherwise.
     """
 
     program: ExportedProgram = field(repr=False)
@@ -91,16 +90,14 @@ class Compiled:
         )
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Return what the module returns; inputs and buffers that it writes to are written to.
+        """Return the results of the module, and write to the inputs and buffers that it writes to.
 
         Args:
-            arguments: Those of the module, with sizes as those that it was compiled for; dimensions that are dynamic
-                may have others.
+            arguments: Arguments of the module, with the compiled sizes; dynamic dimensions may differ.
             named: Arguments by name.
 
         Raises:
             ArgumentError: TIL705, arguments are missing or too many; TIL701, one does not fit.
-
         """
         leaves = arguments if self._is_flat and not named else self._leaves(arguments, named)
         if len(leaves) != len(self._given):
@@ -127,7 +124,7 @@ class Compiled:
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the program, as ``torch.export.save`` writes it, and the weights that are no longer those of it."""
+        """Pickle the program, as ``torch.export.save`` writes it, and weights that have changed."""
         content = io.BytesIO()
         torch.export.save(self.program, content)
         pairs = zip(self._bound, Compiled(self.program)._bound, strict=True)
@@ -143,15 +140,13 @@ class Compiled:
         return found
 
     def update(self, state_dict: Mapping[str, torch.Tensor]) -> None:
-        """Take new weights, without compiling.
+        """Replace weights without compiling.
 
         Args:
-            state_dict: Parameters and buffers by name, of the dtypes and sizes that the module had; those that are left
-                out stay.
+            state_dict: Parameters and buffers by name, with the dtypes and sizes of the module; others are unchanged.
 
         Raises:
             ArgumentError: TIL711, there is no such weight; TIL701, one has another dtype or other sizes.
-
         """
         faults: list[Diagnostic] = []
         for name, tensor in state_dict.items():
@@ -170,22 +165,21 @@ class Compiled:
                 self._bound[place] = self._bound[place].new_empty(0).set_(tensor.detach().clone())
 
     def save(self, path: str | Path, *, devices: Sequence[str] | None = None) -> None:
-        """Write the program, its weights and its kernels to a file, which tileir runs where PyTorch is not installed.
+        """Write the program, its weights and its kernels to a file, which tileir runs without PyTorch.
 
-        ``tileir.load(path)`` calls it with arrays of NumPy, and every command of tileir takes it. Its inputs are the
-        arguments of the module, flattened, and its results what the module returns. Sizes are those that it was
-        compiled with. Where the kernels do not fit, for another device or version of tileir, it is compiled again.
+        ``tileir.load(path)`` calls it with NumPy arrays, and every command of tileir accepts it. Its inputs are the
+        arguments of the module, flattened, and its results those of the module. Sizes are the compiled ones. If the
+        kernels do not fit, for another device or version of tileir, it is compiled again.
 
         Args:
-            path: The file; by custom its name ends in ``.tileir``.
-            devices: The devices whose kernels it has, such as ``cuda.0``; by default that of the weights, else the
-                processor. It has none for ``()``.
+            path: Path of the file, by convention with the suffix ``.tileir``.
+            devices: Devices of the included kernels, such as ``cuda.0``; by default that of the weights, else the
+                processor. ``()`` for none.
 
         Raises:
             TileError: TIL605, the module writes to inputs or buffers, draws random numbers, or has dynamic sizes;
                 TIL901, the file cannot be written.
             BackendError: TIL801, there is no such device.
-
         """
         if self._written:
             raise TileError.of("TIL605", "the module writes to its inputs or buffers, which a saved program cannot")
@@ -207,7 +201,7 @@ class Compiled:
         tileir.save(function, Path(path), kernels=kernels)
 
     def _devices(self, named: Sequence[str] | None) -> Sequence[str | DeviceInfo | None]:
-        """Return devices by their names, by default that of the weights."""
+        """Return devices by name, by default that of the weights."""
         if named is not None:
             return named
         cards = {each.device.index or 0 for each in self._bound if isinstance(each, torch.Tensor) and each.is_cuda}
@@ -215,7 +209,7 @@ class Compiled:
 
 
 def _compiled(exported: ExportedProgram) -> Compiled:
-    """Return a program compiled; decomposed before where it cannot be imported as it is, which takes longer."""
+    """Return a compiled program; decomposed first if it cannot be imported otherwise, which takes longer."""
     made = Compiled(exported)
     if not made._run.runs():
         made = Compiled(exported.run_decompositions(decompositions.of_export()))
@@ -239,22 +233,21 @@ def compile(  # noqa: A001  it is the public verb, as tileir.compile
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> Compiled:
-    """Compile a module as a whole, with the weights that it has now.
+    """Compile a module as a whole, with its current weights.
 
-    ``torch.export`` makes one graph of it, so what is compiled checks nothing at calls but dtypes and sizes, which
-    :attr:`Compiled.program` tells. Weights are copied: what the module's become later does not show, of which a warning
-    tells after its ``load_state_dict``, and :meth:`Compiled.update` takes new ones.
+    ``torch.export`` makes one graph of it, so that calls only check dtypes and sizes, which :attr:`Compiled.program`
+    shows. Weights are copied: later changes in the module have no effect, which a warning reports after its
+    ``load_state_dict``, and :meth:`Compiled.update` takes new ones.
 
     Args:
-        module: The module, in the mode that it is to run in: ``eval()`` for inference.
+        module: The module, in its mode for running: ``eval()`` for inference.
         example_inputs: Its arguments, for dtypes, sizes and strides.
         kwargs: Its arguments by name.
-        dynamic_shapes: Which sizes may change, as for ``torch.export.export``. Each class of sizes is compiled when it
-            comes first, and kept.
+        dynamic_shapes: Dynamic sizes, as for ``torch.export.export``. Each size class is compiled on first use, and
+            kept.
 
     Raises:
-        TileError: TIL605, the module has operations that tileir does not run; one diagnostic for each.
-
+        TileError: TIL605, the module has unsupported operations; one diagnostic for each.
     """
     example_inputs = tuple(example_inputs)
     with decompositions.states_of_lstm_mended():
@@ -267,7 +260,7 @@ def compile(  # noqa: A001  it is the public verb, as tileir.compile
 
 
 def _warn_when_loaded(module: torch.nn.Module, made: Compiled) -> None:
-    """Let a module warn after it has loaded weights, as long as what was compiled of it is there."""
+    """Make a module warn after it has loaded weights, while its compiled form is alive."""
     still = weakref.ref(made)
 
     def warn(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Graphs of ATen operations as functions of Tile: nodes are called one after the other on tensors of a builder."""
+"""Import of ATen graphs as Tile functions: nodes run in order on a builder's tensors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tileir_torch.rows.table import RefusedError, row_of
 from tileir_torch.writing import Memories, is_writing, made_instead
 
 Value: TypeAlias = Any
-"""The meaning of a node: a tensor, a number, which sizes are, or a sequence of such; None for nothing."""
+"""Meaning of a node: a tensor, a number such as a size, or a sequence of these; None for nothing."""
 
 Order: TypeAlias = tuple[int, ...]
 """Axes from the outermost in memory to the innermost."""
 
 _FOLDED: Final = 1 << 16
-"""Elements up to which an operation without tensors is run when it is imported."""
+"""Maximum number of elements of operations without tensors that are run on import."""
 
 _DROPPED: Final = frozenset(
     {
@@ -41,19 +41,18 @@ _DROPPED: Final = frozenset(
         "aten.sym_constrain_range_for_size.default",
     }
 )
-"""Nodes that check what holds already where a graph was made for these sizes and dtypes."""
+"""Checks that hold already for a graph made for these sizes and dtypes."""
 
 
 @frozen
 class Unsupported:
-    """A node that tileir does not run.
+    """Node that tileir does not support.
 
     Attributes:
-        node: Its name in the graph.
-        target: The operation, such as ``aten.sort.stable``.
-        reason: Why not.
-        place: The line of the user's Python that it comes from; empty where that is not known.
-
+        node: Name in the graph.
+        target: Operation, such as ``aten.sort.stable``.
+        reason: Reason.
+        place: Line of the user's Python that it comes from; empty if unknown.
     """
 
     node: str
@@ -63,25 +62,24 @@ class Unsupported:
 
     @property
     def diagnostic(self) -> Diagnostic:
-        """The same as a diagnostic of tileir."""
+        """Diagnostic for the node."""
         where = f", of {self.place}" if self.place else ""
         return Diagnostic("TIL605", f"{self.target} ({self.node}{where}): {self.reason}")
 
 
 @frozen(eq=False)
 class Imported:
-    """A function that was made of a graph.
+    """Function made of a graph.
 
     Attributes:
-        function: The function; None where nothing is computed.
-        inputs: Positions of the placeholders that it takes, in order.
-        orders: For each input of the function, how its axes lie in memory; None for any order.
-        results: For each output of the graph: the position of the function's result, or what else it is.
-        computed: The results of the function, in order; some are only seen through views.
-        parts: For each input of the function, where it begins in the placeholder's bytes, and how many these are; None
-            where it is the placeholder.
-        draws: Whether it draws random numbers: its last input, behind all placeholders, is a state for these, u32[4].
-
+        function: The function; None if nothing is computed.
+        inputs: Positions of its placeholders, in order.
+        orders: For each input of the function, the order of its axes in memory; None for any order.
+        results: For each output of the graph: the position of the function's result, or its other origin.
+        computed: Results of the function, in order; some are only visible through views.
+        parts: For each input of the function, its offset in the placeholder's bytes, and its size; None for the whole
+            placeholder.
+        draws: Whether it draws random numbers: its last input, after all placeholders, is a state for these, u32[4].
     """
 
     function: Function | None
@@ -95,14 +93,13 @@ class Imported:
 
 @frozen
 class Computed:
-    """A result of the function.
+    """Result of the function.
 
     Attributes:
-        position: Which one.
+        position: Its position.
         dtype: Its dtype.
         sizes: Its sizes.
-        order: How its axes lie in memory, in which the function makes them.
-
+        order: Order of its axes in memory, in which the function makes them.
     """
 
     position: int
@@ -113,28 +110,27 @@ class Computed:
 
 @frozen
 class Passed:
-    """An output of a graph that is one of its inputs."""
+    """Output of a graph that is one of its inputs."""
 
     position: int
 
 
 @frozen
 class Known:
-    """An output of a graph that is no tensor."""
+    """Output of a graph that is not a tensor."""
 
     value: Any
 
 
 @frozen
 class Viewed:
-    """An output of a graph that is a view of the memory of another one, as eager has it.
+    """Output of a graph that is a view of another one's memory, as in eager.
 
     Attributes:
-        position: Which result of the function it is a view of.
+        position: Result of the function that it views.
         sizes: Its sizes.
         strides: Its strides, in elements.
-        offset: The element where it begins, of those of the result.
-
+        offset: Its offset in elements of the result.
     """
 
     position: int
@@ -145,12 +141,11 @@ class Viewed:
 
 @frozen
 class Seen:
-    """An output of a graph that is a view of one of its inputs, as eager has it.
+    """Output of a graph that is a view of one of its inputs, as in eager.
 
     Attributes:
-        position: Which input.
-        steps: The views, one of the other: what is called, its other arguments, and those by name.
-
+        position: The input.
+        steps: Successive views: operation, its other arguments, and those by name.
     """
 
     position: int
@@ -166,12 +161,11 @@ class Seen:
 
 @frozen
 class Packed:
-    """An output of a graph whose bytes are results of the function.
+    """Output of a graph whose bytes are results of the function.
 
     Attributes:
-        parts: Positions of these results, and where they begin, in bytes.
-        nbytes: The size of the output.
-
+        parts: Positions of these results, and their offsets, in bytes.
+        nbytes: Size of the output.
     """
 
     parts: tuple[tuple[int, int], ...]
@@ -182,13 +176,13 @@ Result: TypeAlias = Computed | Passed | Known | Viewed | Seen | Packed
 
 
 _LETTERS: Final = 300
-"""Letters of a line of the user's Python that are shown."""
+"""Maximum number of shown characters of a line of the user's Python."""
 
 
 def place_of(node: Node) -> str:
-    """Return the line of the user's Python that a node comes from, and what stands there; empty for none.
+    """Return the line of the user's Python that a node comes from, and its text; empty for none.
 
-    Letters that cannot be printed, such as tabs, are spaces. A long line is cut behind, a long path before.
+    Unprintable characters, such as tabs, become spaces. A long line is cut at the end, a long path at the beginning.
     """
     trace = node.meta.get("stack_trace") or ""
     trace = "".join(each if each.isprintable() or each == "\n" else " " for each in trace)
@@ -201,7 +195,7 @@ def place_of(node: Node) -> str:
 
 
 def dense_order(sizes: Sequence[int], strides: Sequence[int]) -> Order:
-    """Return how the axes of a tensor lie in memory where it is dense, else as axes come."""
+    """Return the order of a dense tensor's axes in memory, else their natural order."""
     plain = tuple(range(len(sizes)))
     if _is_dense(sizes, strides, plain):
         return plain
@@ -219,12 +213,11 @@ def _is_dense(sizes: Sequence[int], strides: Sequence[int], order: Order) -> boo
 
 
 def size_of(value: Any, symbols: Mapping[Any, int]) -> Any:
-    """Return a number for one that may consist of symbols; what no symbol is known of has its hint.
+    """Return a number for a possibly symbolic one; unknown symbols have their hint.
 
     Args:
         value: The number.
         symbols: Values of symbols.
-
     """
     if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value
@@ -242,7 +235,7 @@ def _is_float(value: Any) -> bool:
 
 
 def outputs_of(graph: Graph) -> list[Any]:
-    """Return what a graph puts out, in order."""
+    """Return the outputs of a graph, in order."""
     last = next(node for node in reversed(graph.nodes) if node.op == "output")
     found = last.args[0]
     return list(found) if isinstance(found, tuple | list) else [found]
@@ -250,12 +243,11 @@ def outputs_of(graph: Graph) -> list[Any]:
 
 @frozen(eq=False)
 class Call:
-    """A node that a row serves.
+    """Node for its row.
 
     Attributes:
-        importer: What runs the graph.
+        importer: Runner of the graph.
         node: The node.
-
     """
 
     importer: Importer
@@ -263,23 +255,23 @@ class Call:
 
     @property
     def value(self) -> Any:
-        """The fake tensor, or the tuple of them, that the node makes."""
+        """Fake tensor of the node, or a tuple of them."""
         return self.node.meta["val"]
 
     @property
     def dtype(self) -> DType:
-        """The dtype of its result, or of the first."""
+        """Dtype of its first result."""
         value = self.value
         return DTYPES[(value if isinstance(value, torch.Tensor) else value[0]).dtype]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes of its result, or of the first."""
+        """Sizes of its first result."""
         value = self.value
         return self.importer.sizes(value if isinstance(value, torch.Tensor) else value[0])
 
     def given(self, position: int) -> Any:
-        """Return an argument as the graph has it: a fake tensor for a node that makes one."""
+        """Return an argument as the graph has it: a fake tensor for a node."""
         return map_arg(self.node.args[position], lambda node: node.meta.get("val"))
 
     def number(self, value: Any, dtype: DType) -> Any:
@@ -300,7 +292,7 @@ class Call:
         return self.importer.builder.constant(array)
 
     def full(self, value: Any, sizes: Sequence[int], dtype: DType) -> Tensor:
-        """Return a tensor all of whose elements are one number."""
+        """Return a tensor filled with one number."""
         return ops.full(self.tensor(np.array(0, np.int32)), tuple(sizes), self.number(value, dtype), dtype=dtype)
 
     def drawn(self, draw: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
@@ -309,23 +301,22 @@ class Call:
         return found
 
     def refuse(self, reason: str) -> RefusedError:
-        """Return the error for what a row does not serve, to be raised."""
+        """Return the error for an unsupported node, to be raised."""
         return RefusedError(reason)
 
 
 @define(eq=False)
 class Importer:
-    """Runs a graph on tensors of a builder.
+    """Runner of a graph on tensors of a builder.
 
     Attributes:
-        builder: Where tensors are recorded.
-        owner: The module that has the graph's constants.
+        builder: Recorder of the tensors.
+        owner: Module with the graph's constants.
         symbols: Values of symbols in sizes.
-        unsupported: Nodes that cannot be run, whose results are inputs instead; None to raise errors about them.
-        keeps_orders: Whether inputs and results may lie in memory as PyTorch has them, with axes in another order.
-        draws: Whether to serve random operations, which then draw other numbers than in eager.
-        state: What the next random numbers are drawn from; None where none were drawn.
-
+        unsupported: Unsupported nodes, whose results become inputs; None to raise errors about them.
+        keeps_orders: Whether inputs and results may have PyTorch's memory order of axes.
+        draws: Whether to support random operations, whose numbers then differ from eager.
+        state: State of the next random numbers; None if none were drawn.
     """
 
     builder: FunctionBuilder
@@ -344,14 +335,14 @@ class Importer:
         return tuple(size_of(size, self.symbols) for size in value.shape)
 
     def order(self, value: torch.Tensor, sizes: Sequence[int]) -> Order:
-        """Return how the axes of a fake tensor lie in memory."""
+        """Return the order of a fake tensor's axes in memory."""
         if not self.keeps_orders:
             return tuple(range(len(sizes)))
         return dense_order(sizes, [size_of(stride, self.symbols) for stride in value.stride()])
 
     def run(self, graph: Graph) -> None:
-        """Call all nodes of a graph but its last."""
-        with _disable_current_modes():  # constants have elements, also while PyTorch traces with tensors that have none
+        """Run all nodes of a graph except its last."""
+        with _disable_current_modes():  # constants have elements, even while PyTorch traces with tensors that have none
             for node in graph.nodes:
                 if node.op != "output":
                     self._run(node)
@@ -370,7 +361,7 @@ class Importer:
         return Unsupported(node.name, str(node.target), reason, place_of(node))
 
     def made(self, node: Node) -> Value:
-        """Return what a node makes of the values of others."""
+        """Return the result of a node for the values of others."""
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
             return size_of(value, self.symbols)
@@ -398,13 +389,13 @@ class Importer:
         return found if order == tuple(range(len(sizes))) else ops.transpose(found, tuple(np.argsort(order).tolist()))
 
     def state_now(self) -> Tensor:
-        """Return what random numbers are drawn from: the state of the call, or what was left of it."""
+        """Return the current state of random numbers: that of the call, or its successor."""
         if self.state is None:
             self.state = self.builder.input("random.state", 4, dtype=DType.U32)
         return self.state
 
     def _replaced(self, node: Node) -> Value:
-        """Return inputs in the place of what a node makes that cannot be run; None for what is no tensor of ours."""
+        """Return inputs that replace the results of an unsupported node; None for unsupported values."""
 
         def one(value: Any, name: str) -> Value:
             if not isinstance(value, torch.Tensor):
@@ -458,7 +449,7 @@ class Importer:
             return found
 
     def served(self, node: Node, target: str, *args: Any, **kwargs: Any) -> Value:
-        """Return what the row of an operation makes in the place of a node."""
+        """Return the result of an operation's row for a node."""
         row = row_of(target)
         if row is None:
             raise RefusedError("tileir has no row for it")
@@ -489,7 +480,7 @@ class Importer:
         return list(map(self.argument, value)) if isinstance(value, list | tuple) else value
 
     def _is_constant(self, node: Node, value: Any) -> bool:
-        """Return whether a node is a tensor of the same few elements each time."""
+        """Return whether a node is a tensor with the same few elements each time."""
         tags = getattr(node.target, "tags", ())
         return bool(
             isinstance(value, torch.Tensor)
@@ -508,7 +499,7 @@ class Importer:
         return self.builder.constant(array_of(found.to(value.dtype)))
 
     def _fitted(self, node: Node, found: Value, value: Any) -> Value:
-        """Return a result in the dtype that PyTorch gives it, once its sizes are those that PyTorch gives it."""
+        """Return a result in PyTorch's dtype, after checking its sizes."""
         if isinstance(value, tuple | list):
             results = found if isinstance(found, tuple | list) else (found,)
             return tuple(self._fitted(node, each, one) for each, one in zip(results, value, strict=True))
@@ -524,7 +515,7 @@ class Importer:
 
 
 def _has_dtype(tensor: Tensor, dtype: DType) -> bool:
-    """Return whether a tensor is known to have a dtype; that of places depends on how many elements there are."""
+    """Return whether a tensor is known to have a dtype; that of places depends on the number of elements."""
     try:
         return tensor.dtype is dtype
     except TileError:
@@ -532,7 +523,7 @@ def _has_dtype(tensor: Tensor, dtype: DType) -> bool:
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Return the elements of a tensor as an array of NumPy."""
+    """Return the elements of a tensor as a NumPy array."""
     tensor = tensor.detach().cpu().contiguous()
     tensor = tensor.clone() if tensor._is_zerotensor() else tensor  # a gradient that is 0 has no memory
     if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
@@ -543,7 +534,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def check_kind(value: torch.Tensor) -> None:
-    """Raise RefusedError for a tensor that Tile cannot have."""
+    """Raise RefusedError for an unsupported kind of tensor."""
     if value.dtype not in DTYPES:
         raise RefusedError(f"its elements are {value.dtype}".replace("torch.", ""))
     if value.layout is not torch.strided or value.is_quantized:
@@ -562,13 +553,12 @@ def _reason_of(error: Exception) -> str:
 
 
 def unsupported(graph_module: GraphModule, *, fallback_random: bool = False) -> list[Unsupported]:
-    """Return the nodes of a graph of ATen operations that tileir does not run, with reasons and lines of Python.
+    """Return the unsupported nodes of a graph of ATen operations, with reasons and lines of Python.
 
     Args:
-        graph_module: A graph with fake tensors, as ``torch.export`` or ``aot_autograd`` make it. Sizes that are symbols
-            have the values that they were traced with.
-        fallback_random: Whether all random operations count as such, for who wants the numbers that eager draws.
-
+        graph_module: A graph with fake tensors, from ``torch.export`` or ``aot_autograd``. Symbolic sizes have their
+            traced values.
+        fallback_random: Whether all random operations count as unsupported, to get the numbers of eager.
     """
     found: list[Unsupported] = []
     importer = Importer(FunctionBuilder(), graph_module, {}, found, draws=not fallback_random)
@@ -583,13 +573,12 @@ def imported(
 
     Args:
         graph: The graph, whose nodes have fake tensors.
-        owner: The module that has its constants.
+        owner: Module with its constants.
         symbols: Values of the symbols in sizes.
-        keeps_orders: Whether inputs and results may lie in memory with axes in another order, as their strides say.
+        keeps_orders: Whether inputs and results may have the memory order of axes that their strides define.
 
     Raises:
-        TileError: TIL605, a node asks for what tileir does not have.
-
+        TileError: TIL605, a node uses unsupported features.
     """
     importer = Importer(FunctionBuilder(), owner, symbols or {}, None, keeps_orders)
     importer.run(graph)
@@ -644,7 +633,7 @@ def _packed(parts: Sequence[Result], offsets: Sequence[int], nbytes: int) -> Pac
 
 
 def _bases(importer: Importer, graph: Graph, outputs: Sequence[Any]) -> dict[Node, Node]:
-    """Return, for outputs that in eager share memory, repeat it or show a part of it, the node that all of it is."""
+    """Return, for outputs that share memory in eager, repeat it or show a part of it, the node of the whole memory."""
     sharing: dict[Any, list[Node]] = {}
     for node in graph.nodes:
         value = node.meta.get("val") if node.op == "call_function" else None
@@ -661,7 +650,7 @@ def _bases(importer: Importer, graph: Graph, outputs: Sequence[Any]) -> dict[Nod
 
 
 def _seen(importer: Importer, output: Node, placeholders: Sequence[Node]) -> Seen | None:
-    """Return how an output is a view of an input; None where it has memory of its own."""
+    """Return an output as a view of an input; None if it has separate memory."""
     value, node = output.meta.get("val"), output
     if not isinstance(value, torch.Tensor) or not isinstance(importer.values[output], Tensor):
         return None
@@ -685,24 +674,24 @@ def _strides(importer: Importer, node: Node) -> tuple[int, ...]:
 
 
 def _repeats(importer: Importer, node: Node) -> bool:
-    """Return whether elements of a tensor are at one place in memory."""
+    """Return whether several elements of a tensor share a place in memory."""
     sizes = importer.sizes(node.meta["val"])
     return any(size > 1 and not stride for size, stride in zip(sizes, _strides(importer, node), strict=True))
 
 
 def _room(importer: Importer, node: Node) -> int:
-    """Return how many elements the memory of a tensor has."""
+    """Return the number of elements in a tensor's memory."""
     value = node.meta["val"]
     return int(size_of(value.untyped_storage().nbytes(), importer.symbols)) // int(value.itemsize)
 
 
 def _is_part(importer: Importer, node: Node) -> bool:
-    """Return whether memory has more elements than a tensor shows: ``as_strided`` can reach them."""
+    """Return whether memory has more elements than a tensor shows: ``as_strided`` can access them."""
     return 0 < prod(importer.sizes(node.meta["val"])) < _room(importer, node)
 
 
 def _is_whole(importer: Importer, node: Node) -> bool:
-    """Return whether a tensor is all of its memory."""
+    """Return whether a tensor covers all of its memory."""
     value = node.meta["val"]
     sizes = importer.sizes(value)
     order = dense_order(sizes, _strides(importer, node))
@@ -710,7 +699,7 @@ def _is_whole(importer: Importer, node: Node) -> bool:
 
 
 def owner_of_memory(node: Node) -> Node:
-    """Return the node of the tensor whose memory the tensor of a node shows."""
+    """Return the node of the tensor that owns the memory of a node's tensor."""
     storage, whole, at = node.meta["val"].untyped_storage()._cdata, node, node
     while at.op == "call_function" and at.args and isinstance(at.args[0], Node):
         at = at.args[0]
@@ -734,14 +723,13 @@ _COPYING_MEMORY: Final = frozenset(
 
 
 def memory_of(importer: Importer, node: Node) -> Tensor | None:
-    """Return all elements of the memory of a tensor, as they lie; None where the graph does not have them.
+    """Return all elements of a tensor's memory, in memory order; None if the graph does not have them.
 
-    Those in gaps are what they are in the tensor that an update copied whole; 0 where nothing has written them.
+    Gaps have the elements of the tensor that an update copied whole; 0 if nothing has written them.
 
     Args:
-        importer: What runs the graph.
-        node: The node of the tensor, which was called.
-
+        importer: Runner of the graph.
+        node: Node of the tensor, which was run.
     """
     whole = owner_of_memory(node)
     if whole.meta["val"].dtype is not node.meta["val"].dtype:

@@ -1,7 +1,7 @@
-"""Compiled graphs as PyTorch's caches keep them: on disk for later processes, or as bytes to be carried elsewhere.
+"""Compiled graphs in PyTorch's caches: on disk for later processes, or as portable bytes.
 
-Tracing and differentiating a function takes longer than compiling what comes of it, whose kernels tileir's own cache
-has. What is kept is the graph of ATen operations; kernels are those of the machine that runs it.
+Tracing and differentiating a function takes longer than compiling the result, whose kernels are in tileir's own cache.
+The caches have the graph of ATen operations; kernels are those of the running machine.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from tileir_torch.custom import PROGRAMS
 
 
 class KeptGraph(OutputCode):
-    """A graph and what it is compiled to; of that, files have the graph alone.
+    """Graph with its compiled form; only the graph is stored in files.
 
     Args:
         module: The graph, with fake tensors.
         make: Compiles it; picklable.
-
     """
 
     def __init__(self, module: GraphModule, make: Callable[[GraphModule], Callable[..., Any]]) -> None:
@@ -43,7 +42,7 @@ class KeptGraph(OutputCode):
         self._run: Callable[..., Any] | None = make(module)
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
-        """Return the outputs; the list of inputs is emptied, so that their memory can be given back."""
+        """Return the outputs; the list of inputs is emptied, so that their memory can be released."""
         assert self._run is not None
         values = list(inputs)
         if isinstance(inputs, list):
@@ -51,11 +50,10 @@ class KeptGraph(OutputCode):
         return self._run(*values)
 
     def prepare_for_serialization(self) -> None:
-        """Keep what can be written alone.
+        """Keep only storable parts.
 
         Raises:
             BypassAOTAutogradCache: The graph has effects, whose order PyTorch does not restore when it reads one.
-
         """
         if self._module is not None:
             if any("with_effects" in str(node.target) for node in self._module.graph.nodes):
@@ -64,7 +62,7 @@ class KeptGraph(OutputCode):
         self._module = self._run = None
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, graph_kwargs: Any) -> None:  # noqa: ARG002
-        """Compile what was read; the fake tensors of the inputs tell which symbols its sizes have."""
+        """Compile a loaded graph; the fake tensors of the inputs tell which symbols its sizes have."""
         if self._run is None:
             module = GraphPickler.loads(self._content, detect_fake_mode(example_inputs))
             assert isinstance(module, GraphModule)
@@ -72,26 +70,25 @@ class KeptGraph(OutputCode):
             self._module, self._run = module, self._make(module)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
-        """There are no kernels of Triton."""
+        """Ignore kernels of Triton: there are none."""
 
 
 def is_asked() -> bool:
-    """Return whether PyTorch was told to keep graphs of all back ends, as ``aot_compile`` tells it."""
+    """Return whether PyTorch is configured to store graphs of all back ends, as by ``aot_compile``."""
     return bool(autograd_config.force_autograd_cache or autograd_config.bundled_autograd_cache)
 
 
 def as_artifact(made: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what ``aot_autograd`` made, as what ``aot_compile`` can write to a file where it is that which asks."""
+    """Return the result of ``aot_autograd``, in a form that ``aot_compile`` can store if it is the caller."""
     return BundledAOTAutogradSerializableCallable(made) if autograd_config.bypass_autograd_cache_key else made
 
 
 @contextmanager
 def kept(settings: str) -> Iterator[None]:
-    """Let graphs that are compiled meanwhile be kept by PyTorch, apart from those of other back ends and versions.
+    """Let PyTorch store graphs compiled meanwhile, separate from those of other back ends and versions.
 
     Args:
-        settings: What else decides what they are compiled to.
-
+        settings: Other settings that their compiled form depends on.
     """
     digest = hashlib.sha256(settings.encode())
     for package in ("tileir", "tileir_torch"):

@@ -1,8 +1,8 @@
-"""Operations of PyTorch with the samples of its own tests, compiled: ``python -m tileir_torch.opinfo --only softmax``.
+"""Operations of PyTorch with the samples of its tests, compiled: ``python -m tileir_torch.opinfo --only softmax``.
 
-OpInfo is the database of PyTorch's tests: entries with samples of arguments for each dtype. An entry is right where all
+OpInfo is the database of PyTorch's tests: entries with samples of arguments for each dtype. An entry is right if all
 samples are compiled in one part, with nothing left to eager execution, and results have the dtype, sizes and values of
-eager's; a value is right where it is as close to eager's in f64, from the same arguments, as rounding explains.
+eager; a value is right if its distance from eager in f64, for equal arguments, is explained by rounding.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ DTYPES: Final[Mapping[str, torch.dtype]] = MappingProxyType(
 )
 GRADIENTS: Final = "f32 gradients"
 _OTHERS: Final = 3
-"""How many samples of a dtype other than f32."""
+"""Number of samples of a dtype other than f32."""
 _ANY_OF_EQUAL: Final = frozenset({"kthvalue", "median", "mode", "msort", "nanmedian", "sort", "topk"})
-"""Entries that may put out the place of any of several equal elements."""
+"""Entries that may return the place of any of several equal elements."""
 _BY_MPMATH: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "polygamma": lambda x, n: mpmath.psi(n, x),
@@ -58,23 +58,22 @@ _BY_MPMATH: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "special.polygamma": lambda x, n: mpmath.psi(n, x),
     }
 )
-"""Functions of an element that eager execution is off by more than roundings in f64, too."""
+"""Elementwise functions whose error in eager execution exceeds rounding, even in f64."""
 _UNINITIALISED: Final = re.compile(r"(new_)?empty(_like|_strided|_permuted)?")
 
 
 @frozen
 class Verdict:
-    """The outcome of the samples of an entry and a dtype.
+    """Outcome of the samples of an entry and a dtype.
 
     Attributes:
-        entry: The name of the entry.
+        entry: Name of the entry.
         case: The dtype, or :data:`GRADIENTS`.
         outcome: One of :data:`OUTCOMES`.
-        reasons: Reasons of samples that are not right, in a line each, without repetitions.
-        samples: How many samples there are, without those that eager execution refuses.
-        right: How many of them are right.
-        seconds: The time that they took.
-
+        reasons: Distinct reasons of failing samples, in a line each.
+        samples: Number of samples, without those that eager execution refuses.
+        right: Number of right samples.
+        seconds: Time that they took.
     """
 
     entry: str
@@ -91,7 +90,6 @@ def entries() -> dict[str, Any]:
 
     Raises:
         BackendError: TIL903, this version of PyTorch has no such database, or it needs a package that is missing.
-
     """
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -103,7 +101,7 @@ def entries() -> dict[str, Any]:
 
 
 def name_of(entry: Any) -> str:
-    """Return the name of an entry, with that of its variant."""
+    """Return the name of an entry, including its variant."""
     return f"{entry.name}.{entry.variant_test_name}" if entry.variant_test_name else str(entry.name)
 
 
@@ -122,8 +120,7 @@ def run(name: str, entry: Any, case: str, limit: int | None) -> Verdict:
         name: The name of the entry.
         entry: The entry.
         case: The dtype, or :data:`GRADIENTS`.
-        limit: How many samples of f32 there are at most, evenly among all.
-
+        limit: Maximum number of samples of f32, evenly spread over all.
     """
     began = time.perf_counter()
     reasons: dict[str, str] = {}
@@ -155,12 +152,11 @@ def _samples(entry: Any, case: str, limit: int | None) -> list[Any]:
 
 @frozen(eq=False)
 class _Call:
-    """A call of an operation: a function of tensors alone, and these.
+    """Call of an operation: a function of tensors alone, and its tensors.
 
     Attributes:
         function: The function, which returns a list of tensors.
         tensors: Its arguments.
-
     """
 
     function: Callable[..., list[torch.Tensor]]
@@ -183,11 +179,11 @@ def _call_of(entry: Any, sample: Any) -> _Call:
 
 
 def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
-    """Return the outcome of a sample, which is ``invalid`` where eager execution refuses it, and a reason."""
+    """Return the outcome of a sample, which is ``invalid`` if eager execution refuses it, and a reason."""
     call = _call_of(entry, sample)
     try:
         wanted = _run(call.function, call, is_gradient)
-    except Exception:  # what eager execution makes of a sample is not looked into
+    except Exception:  # results of eager execution for a sample are not checked
         return "invalid", ""
     if not wanted:
         return "invalid", ""
@@ -202,11 +198,11 @@ def _tried(entry: Any, sample: Any, *, is_gradient: bool) -> tuple[str, str]:
         found = _run(backend(graph, _copies(call, is_gradient), options={"fullgraph": True}), call, is_gradient)
     except TileError as error:
         return "refused", _line(error)
-    except Exception as error:  # a crash, or what depends on elements
+    except Exception as error:  # a crash, or a dependence on elements
         is_tracing = type(error).__name__ in _TRACING
         return ("refused", f"no graph: {_line(error)}") if is_tracing else ("crash", _line(error))
     exact = None if is_random else _exactly(call, is_gradient)
-    is_by_element = type(entry).__name__ in _BY_ELEMENT and not is_gradient  # which results make that are rounded
+    is_by_element = type(entry).__name__ in _BY_ELEMENT and not is_gradient  # rounded by other results
     moved = _exactly(call, is_gradient, moved=True) if is_by_element and exact is not None else None
     if exact and entry.name in _BY_MPMATH and not is_gradient:
         exact, moved = ([_by_mpmath(_BY_MPMATH[entry.name], sample, moved=each)] for each in (False, True))
@@ -227,18 +223,18 @@ _TRACING: Final = frozenset(
         "UnsupportedOperatorException",
     }
 )
-"""Exceptions of PyTorch where a graph depends on the elements of tensors."""
+"""Exceptions of PyTorch for graphs that depend on the elements of tensors."""
 
 _BY_ELEMENT: Final = frozenset({"UnaryUfuncInfo", "BinaryUfuncInfo"})
-"""Classes of entries whose results are of one element of each argument: their errors are not those of sums."""
+"""Classes of entries with elementwise results: their errors are not those of sums."""
 
 
 def _copies(
     call: _Call, is_gradient: bool, dtype: torch.dtype | None = None, *, moved: bool = False
 ) -> list[torch.Tensor]:
-    """Return the arguments anew, as an operation may change them; in another dtype, or moved by a rounding.
+    """Return copies of the arguments, as an operation may change them; in another dtype, or perturbed by a rounding.
 
-    Integers have that dtype only where there are no floats: they may be places, and are computed with otherwise.
+    Integers are converted only if there are no floats: they may be places, and are computed with otherwise.
     """
     of_integers = not any(each.is_floating_point() for each in call.tensors)
     found = []
@@ -260,7 +256,7 @@ def _run(
     *,
     moved: bool = False,
 ) -> list[torch.Tensor]:
-    """Return results, or gradients for cotangents that depend on nothing but their sizes."""
+    """Return results, or gradients for cotangents that only depend on their sizes."""
     tensors = _copies(call, is_gradient, dtype, moved=moved)
     torch.manual_seed(0)
     results = list(function(*tensors))
@@ -280,7 +276,7 @@ def _cotangent(result: torch.Tensor) -> torch.Tensor:
 
 
 def _exactly(call: _Call, is_gradient: bool, *, moved: bool = False) -> list[torch.Tensor] | None:
-    """Return results in f64, from arguments that are off by a rounding of their dtype where they are moved."""
+    """Return results in f64, optionally from arguments perturbed by a rounding of their dtype."""
     try:
         return _run(call.function, call, is_gradient, dtype=torch.float64, moved=moved)
     except Exception:  # not every sample is one of f64
@@ -288,18 +284,18 @@ def _exactly(call: _Call, is_gradient: bool, *, moved: bool = False) -> list[tor
 
 
 def _ordered(sample: Any, places: torch.Tensor) -> torch.Tensor:
-    """Return the elements that places tell, of which those of equal ones may come in any order."""
+    """Return the elements at places, sorted where elements are equal, as their order is undefined."""
     x, dim = sample.input.detach(), (*sample.args, sample.kwargs.get("dim", -1))[0]
     return x if x.dim() == 0 else torch.take_along_dim(x, places, dim)
 
 
 def _by_mpmath(function: Callable[..., Any], sample: Any, *, moved: bool) -> torch.Tensor:
-    """Return what mpmath has for each element, or for one that is off by a rounding; NaN where that is no number."""
+    """Return mpmath's results for each element, or for a perturbed one; NaN if it has none."""
 
     def one(x: float) -> float:
         try:
             return float(function(x, *sample.args))
-        except (TypeError, ValueError, ZeroDivisionError):  # at a pole only what eager execution has is right
+        except (TypeError, ValueError, ZeroDivisionError):  # at a pole only the result of eager execution is right
             return float("nan")
 
     given = sample.input.detach()
@@ -322,7 +318,7 @@ def _difference(
     is_random: bool,
     is_by_element: bool,
 ) -> str:
-    """Return in words how results differ from what they must be; nothing where they do not."""
+    """Return the difference of results from expected values in words; empty for none."""
     if len(found) != len(wanted):
         return f"{len(found)} results and not {len(wanted)}"
     references = wanted if exact is None or len(exact) != len(wanted) else exact
@@ -350,19 +346,17 @@ def off(
     *,
     is_by_element: bool,
 ) -> torch.Tensor:
-    """Return where a result is neither eager's nor close to the exact one.
+    """Return a mask of results that are neither eager's nor close to the exact ones.
 
-    The error may be four times eager's own, and as much more as rounding a few times makes: of each element where it
-    comes from one element of each argument, and of the greatest where elements are added up. Near a zero of a function,
-    rounding its argument changes the result by more than rounding that.
+    The error may be four times eager's own, plus some roundings: of each element for elementwise results, and of the
+    greatest for sums. Near a zero of a function, rounding its argument changes the result by more than rounding that.
 
     Args:
         found: Our result.
-        wanted: Eager's.
-        exact: That in f64.
-        moved: That in f64 of arguments which are off by one rounding; None where it does not count.
-        is_by_element: Whether results are of one element of each argument.
-
+        wanted: Eager's result.
+        exact: Result in f64.
+        moved: Result in f64 for perturbed arguments; None to ignore it.
+        is_by_element: Whether results are elementwise.
     """
     same = (found == wanted) | (found.isnan() & wanted.isnan())
     if not wanted.is_floating_point() or exact.shape != wanted.shape:
@@ -382,7 +376,7 @@ def off(
 
 
 def _line(error: BaseException) -> str:
-    """Return an error in a line, in which only kinds of values are told, so that equal reasons are equal."""
+    """Return an error in a line, with values replaced by their types, so that equal reasons are equal."""
     lines = [line for line in f"{error}".splitlines() if line.strip()] or [""]
     line = re.sub(r"^.*?error\[(TIL\d+)\]", r"\1", lines[0])
     line = re.sub(r"0x[0-9a-f]+", "0x…", line)
@@ -390,14 +384,13 @@ def _line(error: BaseException) -> str:
 
 
 def verdicts(chosen: Mapping[str, Any], only: Sequence[str], jobs: int, limit: int | None) -> Iterator[Verdict]:
-    """Run cases in processes, so that one which kills its process is told and ends nothing else.
+    """Run cases in processes, so that a case which kills its process is reported without ending the others.
 
     Args:
         chosen: Entries by name.
         only: The cases to run.
         jobs: Processes at a time.
-        limit: How many samples of f32 there are at most.
-
+        limit: Maximum number of samples of f32.
     """
     waiting = [(name, case) for name, entry in chosen.items() for case in cases(entry) if case in only]
     return outcomes(waiting, partial(_run_in_process, chosen, limit), _crashed, jobs=jobs, most=30)
@@ -415,7 +408,7 @@ def _crashed(each: tuple[str, str], told: str) -> Verdict:
 
 
 def outcome_of(found: Sequence[Verdict]) -> str:
-    """Return the outcome of an entry from those of its cases, of which those without samples do not count."""
+    """Return the outcome of an entry from those of its cases, ignoring those without samples."""
     outcomes = {each.outcome for each in found if each.samples or each.outcome == "crash"}
     if len(outcomes) <= 1:
         return next(iter(outcomes), "refused")
@@ -425,11 +418,10 @@ def outcome_of(found: Sequence[Verdict]) -> str:
 def counts(found: Sequence[Verdict]) -> bool:
     """Return whether an entry is covered: all samples of f32 are right, and all or :data:`_OTHERS` of other dtypes.
 
-    Cases without samples, and gradients, do not matter.
+    Cases without samples, and gradients, are ignored.
 
     Args:
-        found: The outcomes of the entry's cases.
-
+        found: Outcomes of the entry's cases.
     """
     values = [each for each in found if each.case != GRADIENTS and (each.samples or each.outcome == "crash")]
     return bool(values) and all(
@@ -439,7 +431,7 @@ def counts(found: Sequence[Verdict]) -> bool:
 
 
 def report(found: Sequence[Verdict]) -> str:
-    """Return tables of entries and cases by outcome, what is wrong or crashed, and the reasons of all others."""
+    """Return tables of entries and cases by outcome, wrong and crashed cases, and the reasons of all others."""
     by_entry: dict[str, list[Verdict]] = defaultdict(list)
     by_case: dict[str, Counter[str]] = defaultdict(Counter)
     for each in found:
@@ -471,7 +463,7 @@ def report(found: Sequence[Verdict]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run entries and print what came of them; return 1 where one is wrong or crashed."""
+    """Run entries and print the report; return 1 if one is wrong or crashed."""
     parser = argparse.ArgumentParser(prog="python -m tileir_torch.opinfo", description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="REGEX", default="", help="entries whose name has a match")
     parser.add_argument("--cases", nargs="+", choices=[*DTYPES, GRADIENTS], default=[*DTYPES, GRADIENTS])
@@ -502,6 +494,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from tileir_torch import opinfo  # whose classes can be found again by those who read what is written
+    from tileir_torch import opinfo  # classes that readers of the file can find again
 
     sys.exit(opinfo.main())

@@ -1,4 +1,4 @@
-"""Tensors that a forward graph keeps for its backward graph, as parts of one: memory is allocated and passed on once.
+"""Packing of tensors that a forward graph keeps for its backward graph, for one allocation and argument.
 
 A step of a deep network keeps some hundred tensors, each of which costs the host as much as a launch of the card.
 """
@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from tileir_torch.dtypes import DTYPES
 
 ALIGNMENT: Final = 256
-"""Parts begin at multiples of so many bytes."""
+"""Alignment of parts in bytes."""
 _FEWEST: Final = 2
 
 _LIBRARY: Final = torch.library.Library("tileir_torch", "DEF")
@@ -23,9 +23,9 @@ _LIBRARY.define("packed(Tensor[] parts, int[] offsets, int nbytes) -> Tensor")
 _LIBRARY.define("part(Tensor(a) packed, int offset, int[] sizes, int[] strides, ScalarType dtype) -> Tensor(a)")
 
 PACKED: Final = torch.ops.tileir_torch.packed.default
-"""The operation that copies dense tensors into one; graphs that are compiled write them there."""
+"""Operation that copies dense tensors into one; compiled graphs write them there directly."""
 PART: Final = torch.ops.tileir_torch.part.default
-"""The operation that shows a tensor of those."""
+"""Operation that views one of these tensors."""
 
 
 def part_of(
@@ -35,11 +35,10 @@ def part_of(
 
     Args:
         packed: The bytes, u8.
-        offset: Where the tensor begins, a multiple of :data:`ALIGNMENT`.
+        offset: Offset of the tensor, a multiple of :data:`ALIGNMENT`.
         sizes: Its sizes.
         strides: Its strides, in elements.
         dtype: Its dtype.
-
     """
     end = offset + dtype.itemsize * torch.Size(sizes).numel()
     return packed[offset:end].view(dtype).as_strided(sizes, strides)
@@ -57,14 +56,14 @@ _LIBRARY.impl("part", part_of, "CompositeExplicitAutograd")
 
 
 def is_packed(node: Node) -> bool:
-    """Return whether all that reads a node reads parts of it."""
+    """Return whether all users of a node read parts of it."""
     return bool(node.users) and all(each.target is PART for each in node.users)
 
 
 def partitioned(joint: GraphModule, inputs: Any, *, num_fwd_outputs: int, **others: Any) -> Any:
-    """Return the forward and the backward graph of a joint graph, as ``default_partition`` does; the arguments are its.
+    """Return the forward and the backward graph of a joint graph, like ``default_partition``, with its arguments.
 
-    Tensors of one device that the forward graph makes only for the other one are packed.
+    Tensors of one device that the forward graph only makes for the backward graph are packed.
     """
     forward, backward = default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **others)
     _pack(forward, backward, num_fwd_outputs)
@@ -72,7 +71,7 @@ def partitioned(joint: GraphModule, inputs: Any, *, num_fwd_outputs: int, **othe
 
 
 def _pack(forward: GraphModule, backward: GraphModule, count: int) -> None:
-    """Let a forward graph return one tensor for those behind so many outputs that can be packed, if there are some."""
+    """Make a forward graph return one tensor for packable results after the first ``count``, if there are any."""
     results = list(forward.graph.output_node().args[0])
     taken = {id(node.meta.get("val")): node for node in backward.graph.find_nodes(op="placeholder")}
     memories: dict[int, set[Node]] = {}
@@ -100,7 +99,7 @@ def _pack(forward: GraphModule, backward: GraphModule, count: int) -> None:
 
 
 def _is_dense_and_made(node: Any) -> bool:
-    """Return whether a node makes a tensor of numbers, of known sizes, that is all of its memory."""
+    """Return whether a node makes a dense tensor with a known size."""
     value = node.meta.get("val") if isinstance(node, Node) and node.op == "call_function" else None
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.dtype not in DTYPES:
         return False
@@ -115,7 +114,7 @@ def _is_dense_and_made(node: Any) -> bool:
 def _return_packed(
     module: GraphModule, results: Sequence[Any], chosen: Sequence[Node], offsets: list[int], nbytes: int
 ) -> torch.Tensor:
-    """Let a graph return one tensor in the place of the first of some, and none for the others; it is fake."""
+    """Make a graph return one tensor in the place of the first chosen result, none for the others; returns a fake."""
     output = module.graph.output_node()
     with module.graph.inserting_before(output):
         packed = module.graph.call_function(PACKED, (list(chosen), offsets, nbytes))
@@ -132,7 +131,7 @@ def _return_packed(
 
 
 def _take_packed(module: GraphModule, chosen: Sequence[Node], offsets: Sequence[int], value: torch.Tensor) -> None:
-    """Let a graph take one tensor in the place of the first of some placeholders, and none for the others."""
+    """Make a graph take one tensor in the place of the first chosen placeholder, and none for the others."""
     first = chosen[0]
     with module.graph.inserting_before(first):
         packed = module.graph.placeholder("packed")

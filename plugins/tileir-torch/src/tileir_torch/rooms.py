@@ -1,6 +1,6 @@
-"""Memory of the results of a call: where each of them lies, and tensors for all of them, the small ones in one piece.
+"""Memory of the results of a call: their layouts, and their allocation, with small tensors in one piece.
 
-A step of a deep network makes some hundred small tensors, and to allocate one takes longer than to compute it.
+A step of a deep network makes some hundred small tensors, and allocating one takes longer than computing it.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from tileir_torch.importing import Order
 from tileir_torch.packing import ALIGNMENT, part_of
 
 SMALL: Final = 1 << 15
-"""Bytes up to which a tensor shares memory with others: who keeps one of them keeps little more."""
+"""Maximum size in bytes of tensors that share memory, so that keeping one of them keeps little more."""
 _FEWEST: Final = 4
-"""Tensors from which on sharing takes less time."""
+"""Minimum number of tensors from which sharing is faster."""
 
 _QUICK: Final[dict[str, Callable[..., torch.Tensor]]] = {
     kind: made
     for kind in ("cpu", "cuda")
     if (made := getattr(torch._C._dynamo.guards, f"_empty_strided_{kind}", None)) is not None
 }
-"""Functions that make tensors of a kind of device in half the time of ``empty_strided``, where PyTorch has them."""
+"""Functions that allocate tensors on a device in half the time of ``empty_strided``, if PyTorch has them."""
 _SHOWN: Final[Any] = getattr(torch._C._dynamo.guards, "_reinterpret_tensor", None)
-"""The function that makes a tensor over a part of another one's memory, and of nothing else of it."""
+"""Function that makes a tensor over a part of another one's memory, without other metadata."""
 
 
 class Room(NamedTuple):
     """Layout of a tensor in memory.
 
     Attributes:
-        dtype: Its elements.
+        dtype: Its dtype.
         sizes: Its sizes.
         strides: Its strides.
-        order: Its axes in the order in which they lie in memory; None where they do as they are.
-        shape: Its sizes in that order.
-
+        order: Its axes in memory order; None for the natural order.
+        shape: Its sizes in memory order.
     """
 
     dtype: torch.dtype
@@ -52,7 +51,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, dtype: torch.dtype, shape: tuple[int, ...], axes: Order) -> Room:
-        """Return what lies in memory without gaps, whose axes are those of a shape in an order."""
+        """Return a contiguous layout with the axes of a shape in an order."""
         strides = [1]
         for size in reversed(shape[1:]):
             strides.append(strides[-1] * max(size, 1))
@@ -62,17 +61,17 @@ class Room(NamedTuple):
 
     @classmethod
     def of_bytes(cls, count: int) -> Room:
-        """Return bytes."""
+        """Return a layout of bytes."""
         return cls(torch.uint8, (count,), (1,), None, (count,))
 
     def within(self, whole: torch.Tensor, offset: int | None) -> torch.Tensor:
-        """Return the tensor that lies so within bytes, or all that is there, with axes as they lie in memory."""
+        """Return the tensor with this layout in bytes, or in all memory, with axes in memory order."""
         found = whole if offset is None else part_of(whole, offset, self.sizes, self.strides, self.dtype)
         return found if self.order is None else found.permute(self.order)
 
 
 def inverse(order: Order) -> Order:
-    """Return the order of axes that undoes another one."""
+    """Return the inverse permutation of axes."""
     return tuple(int(axis) for axis in np.argsort(order))
 
 
@@ -81,10 +80,8 @@ class Rooms:
     """Tensors that each call makes.
 
     Attributes:
-        rows: Their sizes, strides and dtypes, and the element of the memory that they share where each begins; None
-            for memory of its own.
-        lengths: Elements of the memory that those of a dtype share.
-
+        rows: Their sizes, strides and dtypes, and their offsets in elements of shared memory; None for separate memory.
+        lengths: Elements of shared memory for each dtype.
     """
 
     rows: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype, int | None], ...]
@@ -92,7 +89,7 @@ class Rooms:
 
     @classmethod
     def of(cls, rooms: Sequence[Room], sharing: Collection[int]) -> Rooms:
-        """Return them for layouts; those with the numbers ``sharing`` share memory, where they are small and many."""
+        """Return the tensors of layouts; those numbered in ``sharing`` share memory, if they are small and many."""
         lengths: dict[torch.dtype, int] = {}
         offsets: list[int | None] = []
         for number, (dtype, sizes, *_) in enumerate(rooms):
@@ -122,7 +119,7 @@ class Rooms:
 
 
 def chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Return the function that takes what stands at some positions."""
+    """Return a function that selects the items at some positions."""
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda values: tuple(values[at] for at in positions)

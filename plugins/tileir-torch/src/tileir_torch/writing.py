@@ -1,4 +1,4 @@
-"""Operations that write to a tensor: they make one, which all that shows its memory has from then on."""
+"""Operations that write to a tensor: they make a new one, which replaces it in all views of its memory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tileir_torch.importing import Importer
 
 _PARTS: Final = {"aten.select.int": "aten.select_scatter.default", "aten.slice.Tensor": "aten.slice_scatter.default"}
-"""Views of a part, and the operations that put a part into the whole."""
+"""Views of a part, and the operations that write a part into the whole."""
 
 _MOVES: Final = ("aten.permute.default", "aten.t.default", "aten.transpose.int")
-"""Views of all elements, with axes in another order."""
+"""Views of all elements, with permuted axes."""
 
 
 def is_writing(node: Node) -> bool:
@@ -30,11 +30,10 @@ def is_writing(node: Node) -> bool:
 
 
 def made_instead(node: Node) -> str:
-    """Return the operation that makes what another one writes to its first argument.
+    """Return the functional equivalent of an operation that writes to its first argument.
 
     Raises:
-        RefusedError: There is none, or it would round otherwise.
-
+        RefusedError: There is none, or it would round differently.
     """
     first, *others = node.target._schema.arguments
     packet, _, overload = str(node.target).rpartition(".")
@@ -61,11 +60,10 @@ def _memories(value: Any) -> Iterator[int]:
 
 @define(eq=False)
 class Memories:
-    """The nodes of a graph by the memory that their fake tensors show, in order.
+    """Nodes of a graph by the memory of their fake tensors, in order.
 
     Attributes:
-        graph: The graph, as it was traced: programs that were read from a file share no memory.
-
+        graph: The traced graph: programs that were read from a file share no memory.
     """
 
     graph: Graph
@@ -80,16 +78,15 @@ class Memories:
         return found
 
     def write(self, importer: Importer, node: Node, found: Tensor) -> None:
-        """Let all that shows the memory that a node writes to have it.
+        """Update all views of the memory that a node writes to.
 
         Args:
-            importer: What runs the graph; it has run all nodes in front of this one.
-            node: An operation that writes to its first argument.
+            importer: Runner of the graph; it has run all earlier nodes.
+            node: Operation that writes to its first argument.
             found: Its result.
 
         Raises:
-            RefusedError: The memory is not of the graph alone, or a view of it cannot be undone.
-
+            RefusedError: The memory is not exclusive to the graph, or a view of it cannot be inverted.
         """
         at = node.args[0]
         assert isinstance(at, Node)
@@ -113,12 +110,12 @@ class Memories:
                 importer.values[each] = self._seen(importer, each, memory) if each in read else None
 
     def _source(self, node: Node, memory: int) -> Node | None:
-        """Return the node that another one is a view of; None for one that was made."""
+        """Return the node that another one views; None for a node that owns its memory."""
         source = node.args[0] if node.op == "call_function" and node.args else None
         return source if isinstance(source, Node) and memory in _memories(source.meta.get("val")) else None
 
     def _seen(self, importer: Importer, node: Node, memory: int) -> Any:
-        """Return what a view, or the result of an operation that wrote, now shows."""
+        """Return the current value of a view, or of the result of an operation that wrote."""
         source = self._source(node, memory)
         if source is None:
             raise RefusedError("it writes to memory that another tensor shows in an unknown way")
@@ -126,7 +123,7 @@ class Memories:
 
 
 def _put(importer: Importer, view: Node, whole: Any, found: Tensor) -> Any:
-    """Return a tensor whose view has become another one."""
+    """Return a tensor with its view replaced."""
     source, target = view.args[0].meta["val"], str(view.target)
     value = view.meta["val"]
     if isinstance(source, torch.Tensor) and source.dtype is value.dtype:

@@ -1,1 +1,1 @@
-"""Rows: which function of Tile's operation library serves an operation of ATen."""
+"""Table of ATen operations, whose rows call functions of Tile's operation library."""

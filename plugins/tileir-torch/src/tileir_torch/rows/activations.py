@@ -1,4 +1,4 @@
-"""Activations and their derivatives, losses of elements."""
+"""Activations and their derivatives, and elementwise losses."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def gelu_backward(call: Call, g: Tensor, x: Tensor, *, approximate: str = "none"
         scale, cubic = sqrt(2 / pi), 0.044715
         t = ops.tanh(scale * (x + cubic * x * x * x))
         return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x))
-    # Digits that the sum with 1 loses are behind those of narrow results, and erfc takes six times as long.
+    # Digits lost by the sum with 1 are beyond those of narrow results, and erfc takes six times as long.
     share = ops.erf(x * sqrt(0.5)) + 1 if is_narrow else ops.erfc(-x * sqrt(0.5))
     return g * (0.5 * share + x * ops.exp(-0.5 * x * x) * (1 / sqrt(2 * pi)))
 
@@ -142,7 +142,7 @@ def softplus_backward(call: Call, g: Tensor, x: Tensor, beta: Any, threshold: An
 
 @row("soft_margin_loss_backward.default")
 def soft_margin_loss_backward(call: Call, g: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """Return ``-g target sigmoid(-target x)``, which does not cancel far out, of a mean divided by its elements."""
+    """Return ``-g target sigmoid(-target x)``, free of cancellation; for a mean divided by the number of elements."""
     g, x, target = widened(g), widened(x), widened(target)
     found = -g * target * ops.sigmoid(-target * x)
     return found / float(prod(call.sizes)) if reduction == 1 else found

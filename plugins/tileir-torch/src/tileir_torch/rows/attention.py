@@ -45,12 +45,12 @@ def attention(
 
 
 def _uses(call: Call, position: int) -> bool:
-    """Return whether a result is read; what takes it out of all of them may be read by nobody."""
+    """Return whether a result is read; extracting it from the tuple is no read by itself."""
     return any(user.target is not getitem or (user.args[1] == position and user.users) for user in call.node.users)
 
 
 def _grouped(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Return queries and keys, or values, with an axis of the heads that share keys, where some do."""
+    """Return queries and keys, or values, with an axis of the heads that share keys, if some do."""
     heads, shared = int(q.shape[-3]), int(k.shape[-3])
     if heads == shared:
         return q, k
@@ -77,7 +77,7 @@ def _scores(
 def _with_sums(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return attention and, where it is used, the logarithm of the sum of each row's exponentials."""
+    """Return attention and, if used, the logarithm of the sum of each row's exponentials."""
     if not _uses(call, 1):
         return _attended(call, q, k, v, mask, is_causal, scale), None
     if q.rank == _WHOLE and (mask is None or int(mask.shape[-1]) == int(k.shape[-2])):
@@ -88,7 +88,7 @@ def _with_sums(
         scores, _ = _scores(call, q, k, mask, is_causal, scale)
         sums = ops.logsumexp(scores, [scores.rank - 1])
     sizes = call.importer.sizes(call.node.meta["val"][1])
-    if len(sizes) > sums.rank:  # of cuDNN, with an axis behind
+    if len(sizes) > sums.rank:  # of cuDNN, with a further axis
         return found, ops.expand_dims(sums, sums.rank)
     behind = sizes[-1] - int(sums.shape[-1])  # efficient attention has rows of a multiple of elements
     return found, ops.pad(sums, [(0, 0)] * (sums.rank - 1) + [(0, behind)]) if behind else sums
@@ -161,10 +161,10 @@ def flash_attention_for_cpu_backward(
 
 
 _WHOLE: Final = 4
-"""Axes of queries: batches, heads, rows, features."""
+"""Number of axes of queries: batches, heads, rows, features."""
 
 _UNREAD: Final = 0
-"""Filling of random states, which nothing reads where nothing is dropped."""
+"""Fill value of random states, which are not read without dropout."""
 
 
 @row("_scaled_dot_product_flash_attention.default")

@@ -1,4 +1,4 @@
-"""Tensors that are made without others, or of the sizes of others."""
+"""Tensors made without others, or with the sizes of others."""
 
 from __future__ import annotations
 

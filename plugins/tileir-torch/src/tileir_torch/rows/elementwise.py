@@ -22,9 +22,9 @@ _HALF: Final = 0.5
 
 
 def _in_dtype(call: Call, *values: Any) -> list[Any]:
-    """Return operands in the dtype that the result is computed in, where that is the one of the result.
+    """Return operands in the dtype of the computation, if that is the one of the result.
 
-    Tensors without axes may have more bits than that: they are rounded first, as in eager.
+    Tensors of rank 0 may have more bits than that: they are rounded first, as in eager.
     """
     return [call.operand(_rounded_to(call.dtype, value), wide(call.dtype)) for value in values]
 
@@ -35,7 +35,7 @@ def _rounded_to(dtype: DType, value: Any) -> Any:
 
 
 def _with_exact(call: Call, x: Any, y: Any) -> tuple[Any, Any]:
-    """Return operands of a product or quotient, of which eager does not round the second one."""
+    """Return operands of a product or quotient, whose second operand eager does not round."""
     return _in_dtype(call, x)[0], call.operand(y, wide(call.dtype))
 
 
@@ -69,7 +69,7 @@ _UNARY: Final[Mapping[str, Operation]] = MappingProxyType(
         "square": lambda x: x * x,
     }
 )
-"""Functions of one tensor, which are computed in the dtype of the result."""
+"""Functions of one tensor computed in the dtype of the result."""
 
 for _name, _function in _UNARY.items():
     row(f"{_name}.default", f"special_{_name}.default")(partial(_mapped, _function))
@@ -137,7 +137,7 @@ def sign_bit(call: Call, x: Tensor) -> Tensor:
 
 
 def _has_sign(x: Tensor) -> Tensor:
-    """Return whether the sign of each element is set, which zeros and NaN have too."""
+    """Return whether the sign bit of each element is set, also for zeros and NaN."""
     return (ops.bit_cast(x, f"i{x.dtype.bits}") if x.dtype.is_float else x) < 0
 
 
@@ -203,7 +203,7 @@ def divide_rounding(call: Call, x: Any, y: Any, *, rounding_mode: str | None = N
 
 
 def _floored(call: Call, x: Any, y: Any) -> Any:
-    """Return the quotient rounded down as PyTorch does: exactly, but for infinities as the rounded quotient."""
+    """Return the quotient rounded down like PyTorch: exactly, but for infinities like the rounded quotient."""
     rest = ops.fmod(x, y)
     quotient = (x - rest) / y
     quotient = ops.where((rest != 0) & ((rest < 0) != (y < 0)), quotient - 1, quotient)
@@ -243,7 +243,7 @@ def power(call: Call, x: Any, y: Any) -> Any:
 
 
 def _integer_power(call: Call, x: Any, y: Any) -> Any:
-    """Return a power of integers by repeated squares, which wraps as PyTorch's does; of negative ones 0, 1 or -1."""
+    """Return a power of integers by repeated squaring, which wraps like PyTorch's; 0, 1 or -1 for negative ones."""
     if not isinstance(y, Tensor):
         result = ops.full_like(x, 1)
         for digit in f"{y:b}":
@@ -272,7 +272,7 @@ _POWERS: Final[Mapping[Any, Operation]] = MappingProxyType(
         -2: lambda x: 1 / (x * x),
     }
 )
-"""Powers that are no calls of a function, as PyTorch has them."""
+"""Powers without a function call, as in PyTorch."""
 
 
 @row("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
@@ -295,7 +295,7 @@ _COMPARED: Final[Mapping[str, Operation]] = MappingProxyType(
         "ge": lambda x, y: x >= y,
     }
 )
-"""Comparisons, in the dtype that both operands become."""
+"""Comparisons, in the common dtype of both operands."""
 
 for _name, _function in _COMPARED.items():
     row(f"{_name}.Tensor", f"{_name}.Scalar")(partial(_compared, _function))
@@ -475,7 +475,7 @@ def distance(call: Call, x: Tensor, y: Tensor, p: Any = 2) -> Any:
 
 @row("nextafter.default")
 def next_after(call: Call, x: Tensor, y: Tensor) -> Any:
-    """Return the neighbour of x on the side of y: the one whose bits are an integer more, or less."""
+    """Return the next number from x towards y, whose bits are an integer more or less."""
     x, y = (call.operand(each, call.dtype) for each in (x, y))
     integer = _INTEGERS[call.dtype.bits]
     bits = ops.bit_cast(x, integer)
@@ -487,7 +487,7 @@ def next_after(call: Call, x: Tensor, y: Tensor) -> Any:
 
 @row("frexp.Tensor")
 def mantissa_and_exponent(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a mantissa from 1/2 to 1, with the sign of x, and the power of two that it is multiplied by."""
+    """Return a mantissa in [1/2, 1), with the sign of x, and the exponent of its power of two."""
     y = ops.cast(x, wide(x.dtype))
     integer, digits, bias = (DType.I64, 52, 1022) if y.dtype is DType.F64 else (DType.I32, 23, 126)
     shift = digits + 2

@@ -15,11 +15,11 @@ from tileir_torch.rows.arguments import widened
 from tileir_torch.rows.table import row
 
 _FEW = 8
-"""Elements that one is made of, up to which they are taken one after the other."""
+"""Maximum number of source elements per result up to which they are taken one by one."""
 
 
 def _matrix(mode: str, size: int, outputs: int, align: bool | None, scale: float | None, exact: str) -> Any:
-    """Return what PyTorch's own resampling of an axis is as a matrix, [outputs, inputs]."""
+    """Return PyTorch's own resampling of an axis as a matrix, [outputs, inputs]."""
     if size == outputs and scale in (None, 1.0):
         return np.eye(size)
     eye = torch.eye(size, dtype=torch.float64).reshape(1, size, size, 1)
@@ -36,7 +36,7 @@ def _matrix(mode: str, size: int, outputs: int, align: bool | None, scale: float
 
 
 def resampled(call: Call, x: Tensor, matrices: Sequence[Any]) -> Tensor:
-    """Return data whose last axes are resampled, each by its matrix."""
+    """Return data with the last axes resampled, each by its matrix."""
     y = widened(x)
     for axis, matrix in enumerate(matrices, x.rank - len(matrices)):
         if matrix.shape[0] == matrix.shape[1] and np.array_equal(matrix, np.eye(len(matrix))):

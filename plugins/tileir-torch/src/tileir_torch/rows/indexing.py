@@ -1,4 +1,4 @@
-"""Elements at places that data choose: taken, and updated."""
+"""Gathers and updates of elements at data-dependent places."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tileir_torch.rows.table import row
 
 
 def counted(indices: Tensor, size: int) -> Tensor:
-    """Return places from 0 for those that may count from the end."""
+    """Return non-negative places for those that may count from the end."""
     places = ops.cast(indices, DType.I64)
     return ops.where(places < 0, places + size, places)
 
@@ -89,7 +89,7 @@ def index_select(call: Call, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _spread(call: Call, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], Tensor, tuple[int, ...]]:
-    """Return the axes that are indexed, the points [..., axes], and the sizes that the indices broadcast to."""
+    """Return the indexed axes, the points [..., axes], and the broadcast sizes of the indices."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     if any(index.dtype.is_bool for index in given) or (
@@ -153,7 +153,7 @@ def index_put(
 
 
 def _masked_put(call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
-    """Return elements of which those below a mask are one number."""
+    """Return elements with those under a mask replaced by one number."""
     before = next(axis for axis, each in enumerate(indices) if each is not None)
     mask = indices[before]
     assert mask is not None
@@ -165,7 +165,7 @@ def _masked_put(call: Call, x: Tensor, indices: Sequence[Tensor | None], values:
 
 
 def _like_indices(source: Any, index: Tensor) -> Any:
-    """Return the part of a source that indices belong to."""
+    """Return the part of a source that matches indices."""
     if not isinstance(source, Tensor) or tuple(source.shape) == tuple(index.shape):
         return source
     return ops.slice(source, *[slice(0, int(size)) for size in index.shape])
@@ -186,7 +186,7 @@ REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "ama
 
 
 def scattered(call: Call, x: Tensor, dim: int, index: Tensor, source: Any, mode: str) -> Tensor:
-    """Return elements updated along an axis, where indices may have fewer elements along the other axes, or none."""
+    """Return elements updated along an axis; indices may have fewer elements along the other axes, or none."""
     if not int(index.size):
         return x
     shape, x, index = x.shape, with_axis(x), ops.cast(with_axis(index), DType.I64)
@@ -259,7 +259,7 @@ def _limit(dtype: DType, *, largest: bool) -> Any:
 @row("index_add.default")
 def index_add(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     if not int(x.size):
-        return x  # eager does not look at indices then
+        return x  # eager ignores indices then
     dtype, y, s = wide(x.dtype), with_axis(x), with_axis(source)
     updates = ops.cast(s, dtype)
     updates = updates if alpha == 1 else updates * call.number(alpha, dtype)
@@ -276,7 +276,7 @@ def index_copy(call: Call, x: Tensor, dim: int, index: Tensor, source: Tensor) -
 
 @row("embedding_renorm.default")
 def embedding_renorm(call: Call, table: Tensor, indices: Tensor, max_norm: float, order: float) -> Tensor:
-    """Return a table whose rows that indices tell are made as short as ``max_norm``."""
+    """Return a table with the indexed rows shortened to ``max_norm``."""
     rows, dtype = int(table.shape[0]), wide(table.dtype)
     count = int(indices.size)
     ones = call.full(1, (count,), DType.I32)

@@ -1,4 +1,4 @@
-"""Factors of small matrices and solutions of linear equations, by elimination in a loop over rows."""
+"""Factorisation of small matrices and solution of linear equations, by elimination in a loop over rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir_torch.importing import Call
 from tileir_torch.rows.table import row
 
 _MOST: Final = 64
-"""Rows and columns up to which a loop is about as fast as LAPACK's blocks, which eager execution calls."""
+"""Maximum size up to which a loop is about as fast as LAPACK's blocks, which eager execution calls."""
 
 
 def _checked(call: Call, *matrices: Tensor) -> None:
@@ -45,18 +45,18 @@ def _column(x: Tensor, columns: Tensor, at: Tensor) -> Tensor:
 
 
 def _row(x: Tensor, rows: Tensor, at: Tensor) -> Tensor:
-    """Return a row, [..., 1, N], that may be another one in each matrix."""
+    """Return a row, [..., 1, N], which may differ for each matrix."""
     return ops.sum(ops.where(rows == at, x, 0), [x.rank - 2], keepdims=True)
 
 
 def _swapped(x: Tensor, rows: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """Return matrices with two rows changed for each other."""
+    """Return matrices with two rows swapped."""
     first, second = _row(x, rows, one), _row(x, rows, other)
     return ops.where(rows == one, second, ops.where(rows == other, first, x))
 
 
 def _factors(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L below the diagonal and U, [..., M, N], and the row, from 1 on, that each step chose, [..., K]."""
+    """Return L below the diagonal and U, [..., M, N], and the pivot row, from 1 on, of each step, [..., K]."""
     _checked(call, x)
     height, width = (int(size) for size in x.shape[-2:])
     if 0 in x.shape:
@@ -80,7 +80,7 @@ def _factors(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _permuted(call: Call, x: Tensor, places: Tensor, *, back: bool) -> Tensor:
-    """Return matrices whose rows were swapped as in an elimination, or ``back``."""
+    """Return matrices with rows permuted as in an elimination, or ``back``."""
     if 0 in x.shape or 0 in places.shape:
         return x
     count = int(places.shape[-1])
@@ -96,7 +96,7 @@ def _permuted(call: Call, x: Tensor, places: Tensor, *, back: bool) -> Tensor:
 
 
 def _triangular(call: Call, a: Tensor, b: Tensor, *, upper: bool, unit: bool = False) -> Tensor:
-    """Return ``x`` with ``a @ x == b``, where the other triangle of ``a`` is not read, nor a diagonal of ones."""
+    """Return ``x`` with ``a @ x == b``, without reading the other triangle of ``a``, nor a unit diagonal."""
     _checked(call, a, b)
     batch = _batch(a, b)
     if 0 in (*batch, *b.shape):
@@ -132,7 +132,7 @@ def _diagonal(call: Call, x: Tensor) -> Tensor:
 
 
 def _fault(call: Call, diagonal: Tensor) -> Tensor:
-    """Return the first step, from 1 on, whose pivot is not a number other than 0; 0 where there is none."""
+    """Return the first step, from 1 on, whose pivot is 0 or not a number; 0 if there is none."""
     count = int(diagonal.shape[-1])
     if not count:
         return call.full(0, [int(size) for size in diagonal.shape[:-1]], DType.I32)
@@ -158,7 +158,7 @@ def lu_factor(
 def unpack(
     call: Call, factors: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the permutation, L and U; those that were not asked for have no elements."""
+    """Return the permutation, L and U; unrequested ones have no elements."""
     _checked(call, factors)
     height, width = (int(size) for size in factors.shape[-2:])
     batch, least = _batch(factors), min(height, width)
@@ -209,13 +209,13 @@ def inverse(call: Call, x: Tensor, *, check_errors: bool = False) -> tuple[Tenso
 
 
 def _signs(call: Call, places: Tensor, dtype: DType) -> Tensor:
-    """Return -1 where an odd number of rows were swapped, and 1 elsewhere."""
+    """Return -1 if an odd number of rows were swapped, and 1 otherwise."""
     steps = ops.cast(_numbers(call, int(places.shape[-1])), DType.I32) + 1
     return ops.prod(ops.where(places == steps, call.full(1, (), dtype), -1.0), [places.rank - 1])
 
 
 def _of_determinant(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return factors as eager execution has them: of the transposed matrix where it lies in memory row by row."""
+    """Return the factors of eager execution: of the transposed matrix if it is row-major."""
     return _factors(call, _turned(x) if call.given(0).is_contiguous() else x)
 
 
@@ -255,7 +255,7 @@ def triangular_solve(
 
 @row("linalg_cholesky_ex.default")
 def cholesky(call: Call, x: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """Return triangles, of which only that of the argument is read, and the first minor that is not positive."""
+    """Return triangles, reading only that triangle of the argument, and the first minor that is not positive."""
     _checked(call, x)
     if 0 in x.shape:
         return x, _fault(call, _diagonal(call, x))

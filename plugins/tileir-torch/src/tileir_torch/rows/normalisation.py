@@ -14,7 +14,7 @@ from tileir_torch.rows.table import row
 
 
 def _statistics(x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return the mean and the biased variance along axes, which stay."""
+    """Return the mean and the biased variance along axes, which are kept."""
     count = float(prod(int(x.shape[axis]) for axis in axes))
     mean = ops.sum(x, list(axes), keepdims=True) / count
     centred = x - mean
@@ -153,7 +153,7 @@ def native_group_norm_backward(
 
 
 def _channels(x: Tensor, rank: int) -> Tensor:
-    """Return what each channel has, shaped as a factor of data with channels at axis 1."""
+    """Return values of channels, shaped as a factor of data with channels at axis 1."""
     return ops.reshape(x, 1, x.shape[0], *[1] * (rank - 2))
 
 

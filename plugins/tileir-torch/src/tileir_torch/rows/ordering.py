@@ -71,7 +71,7 @@ def median(call: Call, x: Tensor) -> Tensor:
 
 @row("median.dim")
 def median_along(call: Call, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the lower of two elements in the middle, or the first NaN, and where it stands."""
+    """Return the lower of two middle elements, or the first NaN, and its place."""
     if not x.rank:
         return x, call.full(0, (), DType.I64)
     dim %= x.rank
@@ -93,7 +93,7 @@ def median_of_numbers(call: Call, x: Tensor) -> Tensor:
 
 @row("nanmedian.dim")
 def median_of_numbers_along(call: Call, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the lower of two elements in the middle of those that are not NaN, and where it stands."""
+    """Return the lower of two middle elements among those that are not NaN, and its place."""
     if not x.rank:
         return x, call.full(0, (), DType.I64)
     dim %= x.rank
@@ -106,7 +106,7 @@ def median_of_numbers_along(call: Call, x: Tensor, dim: int, keepdim: bool = Fal
 
 @row("mode.default")
 def mode(call: Call, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the least of the most frequent elements, and where one stands."""
+    """Return the least of the most frequent elements, and a place of it."""
     if not x.rank:
         return x, call.full(0, (), DType.I64)
     dim %= x.rank
@@ -123,7 +123,7 @@ def mode(call: Call, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[T
 
 @row("histc.default")
 def histogram(call: Call, x: Tensor, bins: int = 100, low: Any = 0, high: Any = 0) -> Tensor:
-    """Return how many elements lie between bounds of equal distance, of which only the last belongs to its bin."""
+    """Return the number of elements between equidistant bounds, of which only the last belongs to its bin."""
     count = int(x.size)
     if not count:
         return call.full(0, call.sizes, call.dtype)
@@ -144,7 +144,7 @@ def histogram(call: Call, x: Tensor, bins: int = 100, low: Any = 0, high: Any = 
 
 
 def _found(call: Call, edges: Tensor, x: Tensor, right: bool) -> Tensor:
-    """Return how many edges, which are sorted along the last axis, lie before each value."""
+    """Return the number of edges, sorted along the last axis, before each value."""
     if int(edges.size) * int(x.size) > _MOST:
         raise call.refuse("values and edges are too many to compare all of them")
     dtype = DType.F64 if DType.F64 in (edges.dtype, x.dtype) or not x.dtype.is_float else edges.dtype
@@ -160,7 +160,7 @@ def _found(call: Call, edges: Tensor, x: Tensor, right: bool) -> Tensor:
 
 
 _MOST = 1 << 24
-"""Comparisons up to which all edges are compared with all values."""
+"""Maximum number of comparisons up to which all edges are compared with all values."""
 
 
 @row("bucketize.Tensor")

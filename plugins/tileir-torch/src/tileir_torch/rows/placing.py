@@ -1,4 +1,4 @@
-"""Elements at places of flat tensors, below masks, and combined with what is there."""
+"""Updates of flat tensors at places, and masked updates."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def index_reduce(
 
 @row("masked_scatter.default")
 def masked_scatter(call: Call, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Take elements of the source in order, one for each element of the mask that holds."""
+    """Take elements of the source in order, one for each true element of the mask."""
     sizes = call.sizes
     count = prod(sizes)
     if not count or not source.size:
@@ -74,7 +74,7 @@ def masked_scatter(call: Call, x: Tensor, mask: Tensor, source: Tensor) -> Tenso
 
 @row("masked_scatter_backward.default")
 def masked_scatter_backward(call: Call, g: Tensor, mask: Tensor, sizes: Any) -> Tensor:
-    """Return what arrives at elements of the mask that hold, side by side, and zeros behind them."""
+    """Return the gradients of true elements of the mask, packed, followed by zeros."""
     count, room = prod(int(size) for size in g.shape), prod(sizes)
     if not count or not room:
         return call.full(0, call.sizes, call.dtype)

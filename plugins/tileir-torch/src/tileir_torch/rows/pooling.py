@@ -69,7 +69,7 @@ def max_pool_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """Add to each element what arrives from those windows around it whose greatest it was."""
+    """Add to each element the gradients of those windows around it whose maximum it was."""
     space = space_of(call)
     kernel, before, apart = (per_axis(each, space) for each in (kernel_size, padding, dilation))
     steps = per_axis(stride, space) if stride else kernel
@@ -128,7 +128,7 @@ def adaptive_average_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> 
 
 
 def _window(size: int, count: int) -> np.ndarray[Any, Any]:
-    """Return the elements of each window, the last one again where a window is shorter than others."""
+    """Return the elements of each window, with the last one repeated in shorter windows."""
     starts = [at * size // count for at in range(count)]
     ends = [-(-(at + 1) * size // count) for at in range(count)]
     width = max((end - start for start, end in zip(starts, ends, strict=True)), default=1)
@@ -139,7 +139,7 @@ def _window(size: int, count: int) -> np.ndarray[Any, Any]:
 
 @row("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
 def adaptive_max_pool(call: Call, x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Take the elements of each window side by side, and of them the greatest with its number in the image."""
+    """Return the maximum of each window, and its number in the image."""
     space, outputs = len(output_size), [int(size) for size in output_size]
     sizes = [int(size) for size in x.shape[-space:]]
     if all(output and size % output == 0 for size, output in zip(sizes, outputs, strict=True)):

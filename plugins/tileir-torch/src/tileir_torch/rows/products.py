@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def product(call: Call, x: Tensor, y: Tensor) -> Tensor:
 
 @row("matmul.default")
 def matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    """Multiply as one product of matrices where one side is one, else as many as there are; so does eager."""
+    """Multiply as one matrix product if one side is a single matrix, else as a batch, like eager."""
     if max(x.rank, y.rank) <= 2:
         return ops.matmul(x, y)
     if y.rank <= 2:
@@ -42,7 +42,7 @@ def matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _sum(call: Call, addend: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """Return a product and an addend, scaled; one that is scaled by 0 does not count, whatever its elements are."""
+    """Return a product and an addend, scaled; an addend scaled by 0 is ignored, even if it is not finite."""
     dtype = wide(call.dtype)
     product = _scaled(call, ops.cast(product, dtype), alpha)
     return product if beta == 0 else _scaled(call, ops.cast(addend, dtype), beta) + product
@@ -106,7 +106,7 @@ def _distances(call: Call, x: Tensor, p: float) -> Tensor:
 def trilinear(
     call: Call, x: Tensor, y: Tensor, z: Tensor, x_axes: Any, y_axes: Any, z_axes: Any, summed: Any, unroll: int = 1
 ) -> Tensor:
-    """Multiply three tensors, each with axes of 1 element put in, and sum up axes."""
+    """Multiply three tensors, each with inserted axes of 1 element, and sum over axes."""
     spread = []
     for tensor, axes in ((x, x_axes), (y, y_axes), (z, z_axes)):
         spread.append(widened(tensor))

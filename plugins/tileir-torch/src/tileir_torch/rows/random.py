@@ -1,4 +1,4 @@
-"""Random masks and slopes, of the distributions that eager has, by seeds of PyTorch's generator."""
+"""Random masks and slopes, with eager's distributions, by seeds of PyTorch's generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent networks as a whole, which decompositions would write out step by step."""
+"""Whole recurrent networks, which decompositions would unroll."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _cells(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[list[RecurrentWeights], dict[str, Any]]:
-    """Return the weights of each layer and direction, and what all kinds of networks have as options."""
+    """Return the weights of each layer and direction, and the common options of all kinds of networks."""
     if dropout and train and num_layers > 1:
         raise call.refuse("its dropout is random")
     each, count = 4 if has_biases else 2, num_layers * (2 if bidirectional else 1)

@@ -1,4 +1,4 @@
-"""Sums, extremes and other reductions, and scans along an axis."""
+"""Sums, extrema and other reductions, and scans along an axis."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def all_of(call: Call, x: Tensor, dim: Any = None, keepdim: bool = False) -> Ten
 
 
 def _place(call: Call, x: Tensor, dim: int | None, keepdim: bool, word: str) -> Tensor:
-    """Return where the first extreme element is, or the first NaN."""
+    """Return the place of the first extreme element, or of the first NaN."""
     function = ops.argmax if word == "max" else ops.argmin
     x = ops.cast(x, DType.I32) if x.dtype.is_bool else x
     if not x.rank:

@@ -1,4 +1,4 @@
-"""Gradients of images in other sizes or seen through grids, and of padding that repeats elements."""
+"""Gradients of resized or grid-sampled images, and of padding that repeats elements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def upsample_backward(call: Call, g: Tensor, output_size: Any, input_size: Any, 
 def _smoothed(
     call: Call, sizes: Sequence[int], outputs: Sequence[int], align: bool, scales: Sequence[Any]
 ) -> list[Any]:
-    """Return the matrices of resampling with weights that are as wide as pixels get, from PyTorch's own."""
+    """Return resampling matrices with weights as wide as the enlarged pixels, from PyTorch's own."""
     aten = torch.ops.aten
     is_cubic = "bicubic" in str(call.node.target)
     function = aten._upsample_bicubic2d_aa.default if is_cubic else aten._upsample_bilinear2d_aa.default

@@ -162,7 +162,7 @@ def pad(call: Call, x: Tensor, pads: Sequence[int], value: Any = 0) -> Tensor:
 
 
 def _padded(call: Call, x: Tensor, pads: Sequence[int], mode: str, value: Any = 0) -> Tensor:
-    """Return a tensor with borders, which negative numbers cut; pads come from the last axis, in pairs."""
+    """Return a padded tensor, cropped for negative padding; pads come from the last axis, in pairs."""
     pairs = [(0, 0)] * (x.rank - len(pads) // 2)
     pairs += [(pads[at], pads[at + 1]) for at in range(len(pads) - 2, -1, -2)]
     keys = [slice(max(-a, 0), int(n) - max(-b, 0)) for (a, b), n in zip(pairs, x.shape, strict=True)]
@@ -183,7 +183,7 @@ def replication_pad(call: Call, x: Tensor, pads: Sequence[int]) -> Tensor:
         axis = x.rank - 1 - at // 2
         size = int(x.shape[axis])
         places = np.clip(np.arange(-pads[at], size + pads[at + 1]), 0, size - 1)
-        if min(pads[at : at + 2]) < 0:  # what is cut off does not count as the border
+        if min(pads[at : at + 2]) < 0:  # cropped elements do not count as the border
             x = ops.take(x, call.tensor(places), axis)
     return _padded(
         call, x, [0 if min(pads[at // 2 * 2 : at // 2 * 2 + 2]) < 0 else each for at, each in enumerate(pads)], "edge"
@@ -243,7 +243,7 @@ def pixel_unshuffle(call: Call, x: Tensor, factor: int) -> Tensor:
 
 
 def _flat(call: Call, x: Tensor) -> Tensor:
-    """Return the elements as they lie in memory, which is contiguous."""
+    """Return the elements of contiguous memory in order."""
     value = call.given(0)
     if not value.is_contiguous() or value.storage_offset():
         raise call.refuse("its input lies in memory with gaps or in another order")

@@ -38,7 +38,7 @@ _UNARY: Final[Mapping[str, Callable[..., Tensor]]] = MappingProxyType(
         "special_spherical_bessel_j0": ops.spherical_bessel_j0,
     }
 )
-"""Functions of one tensor, which are computed in the dtype of the result."""
+"""Functions of one tensor computed in the dtype of the result."""
 
 
 def _mapped(function: Callable[..., Tensor], call: Call, x: Any) -> Tensor:
@@ -69,7 +69,7 @@ _POLYNOMIALS: Final = (
     *(f"chebyshev_polynomial_{letter}" for letter in "tuvw"),
     *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
 )
-"""Polynomials of a tensor and a degree; those of Chebyshev have shifted ones as well, for x from 0 to 1."""
+"""Polynomials of a tensor and a degree; those of Chebyshev also have shifted variants, for x from 0 to 1."""
 
 for _name in _POLYNOMIALS:
     for _prefix in ("", "shifted_") if _name.startswith("chebyshev") else ("",):

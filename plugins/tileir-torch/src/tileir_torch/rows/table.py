@@ -1,4 +1,4 @@
-"""The table of rows: which function serves an overload of ATen."""
+"""Table of rows: the function for each overload of ATen."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ FAMILIES: Final = (
     "special",
     "windows",
 )
-"""Modules of rows, which are loaded with the first graph."""
+"""Modules of rows, loaded with the first graph."""
 
 
 class RefusedError(Exception):
-    """A row does not serve a node; the argument says why."""
+    """A row does not support a node; the argument is the reason."""
 
 
 _ROWS: Final[dict[str, Function]] = {}
@@ -45,12 +45,11 @@ _ROWS: Final[dict[str, Function]] = {}
 def row(*names: str) -> Callable[[Serving], Serving]:
     """Enter a function as the row of overloads.
 
-    It is called with a :class:`~tileir_torch.importing.Call` and the arguments of the overload, tensors of a builder
-    for its tensors, and returns the result or a tuple of all. Results are cast to the dtypes that PyTorch gives them.
+    It is called with a :class:`~tileir_torch.importing.Call` and the arguments of the overload, with a builder's
+    tensors, and returns the result or a tuple of all. Results are cast to PyTorch's dtypes.
 
     Args:
-        names: The overloads of ``aten``, such as ``add.Tensor``; those of others with their namespace.
-
+        names: Overloads of ``aten``, such as ``add.Tensor``; others with their namespace.
     """
 
     def enter(function: Serving) -> Serving:
@@ -69,5 +68,5 @@ def rows() -> dict[str, Function]:
 
 
 def row_of(target: str) -> Function | None:
-    """Return the row that serves an overload, if one does."""
+    """Return the row of an overload, if any."""
     return rows().get(target)

@@ -17,12 +17,12 @@ from tileir_torch.rows.table import row
 
 
 def _fitted(call: Call, found: Tensor) -> Tensor:
-    """Return a result in the sizes that PyTorch gives it, which differ by axes of 1 element."""
+    """Return a result in PyTorch's sizes, which differ by axes of 1 element."""
     return ops.reshape(found, *call.sizes)
 
 
 def pulled(call: Call, function: Callable[[Tensor], Tensor], arriving: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return the gradient of a linear function, whose argument has these sizes, for what arrives at its result."""
+    """Return the gradient of a linear function, whose argument has these sizes, for the gradient of its result."""
     arriving = widened(arriving)
     zeros = call.full(0, sizes, arriving.dtype)
     found = vjp(function(zeros), arriving, zeros)
