@@ -1,4 +1,4 @@
-"""Calls of compiled graphs with tensors of PyTorch, which stay where they are."""
+"""Calls of compiled graphs with PyTorch tensors, which stay in place."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from tileir_torch.importing import Computed, Imported, Known, Order, Packed, Pas
 from tileir_torch.rooms import Room, Rooms, chosen, inverse
 
 KEPT: Final = 32
-"""Classes of sizes of a graph that are kept compiled."""
+"""Number of size classes of a graph that are kept compiled."""
 _MANY: Final = 8
-"""Classes of sizes up to which nothing is said."""
+"""Number of size classes without a warning."""
 _INTEGERS: Final = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
-"""Integers as which elements are handed to NumPy that NumPy does not know."""
+"""Integer dtypes by which elements unknown to NumPy are passed to it."""
 
 _LOGGER: Final = logging.getLogger("tileir")
 
 
 class SizesWarning(UserWarning):
-    """A graph is compiled for many classes of sizes."""
+    """A graph is compiled for many size classes."""
 
 
 def host() -> DeviceInfo | None:
-    """Return the device that tensors in the host's memory are used on; None for what the context chooses."""
+    """Return the device for tensors in host memory; None for the context's choice."""
     return next((each for each in tileir.devices() if each.backend == "llvm"), None)
 
 
 def array_seen(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Return the memory of a contiguous tensor of the host as an array of NumPy."""
+    """Return the memory of a contiguous host tensor as a NumPy array."""
     integers = _INTEGERS.get(tensor.dtype)
     array: np.ndarray[Any, Any]
     if integers is None:
@@ -53,7 +53,7 @@ def array_seen(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def tensor_over(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Return an array of NumPy as a tensor over its memory, where PyTorch allows that."""
+    """Return a NumPy array as a tensor over its memory, if PyTorch allows that."""
     if array.dtype.kind != "V" and array.dtype.isbuiltin:
         return torch.from_numpy(np.ascontiguousarray(array) if any(s < 0 for s in array.strides) else array)
     dtype = tileir.DType.of(array.dtype)
@@ -64,26 +64,25 @@ def tensor_over(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of no class of its own whose memory is its elements, and which nobody wants a gradient of."""
+    """Return a plain tensor, not of a subclass, whose memory is its elements, and without a gradient."""
     tensor = tensor.detach() if tensor.requires_grad or type(tensor) is not torch.Tensor else tensor
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 
 
 def _guards_of(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """Return what tells tensors that lie as some do from all others, in one call; nothing where PyTorch has none."""
+    """Return a guard of tensors' layouts, in one call; nothing if PyTorch has none."""
     kind = getattr(torch._C._dynamo.guards, "TensorGuards", None)
     return () if kind is None else (kind(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None),)
 
 
 @frozen(eq=False)
 class Specialised:
-    """A graph that is compiled for some sizes. Several threads may call it.
+    """Graph compiled for some sizes. Several threads may call it.
 
     Attributes:
-        imported: The function, and what its inputs and results are.
-        fixed: Positions of placeholders that are the same tensors at each call, unless others are put in their places.
-        together: Positions of outputs that nobody keeps much longer than others of them: small ones share memory.
-
+        imported: The function, and the meaning of its inputs and results.
+        fixed: Positions of placeholders that are usually the same tensors at each call.
+        together: Positions of outputs with similar lifetimes: small ones share memory.
     """
 
     imported: Imported
@@ -108,7 +107,7 @@ class Specialised:
         return tileir.compile(function, types, device=device)
 
     def _elsewhere(self, device: torch.device) -> Callable[..., Any]:
-        """Return what runs on tensors of a device that is not the host."""
+        """Return the runner for tensors of a device other than the host."""
         found = self._others.get(device)
         if found is None:
             assert self.imported.function is not None
@@ -119,7 +118,7 @@ class Specialised:
 
     @cached_property
     def _taken(self) -> tuple[tuple[int, int | None, Room], ...]:
-        """For each input of the function, which of the tensors it is, where in its bytes, and how it lies in memory."""
+        """For each input of the function, its tensor, its offset in bytes, and its memory layout."""
         imported = self.imported
         assert imported.function is not None
         numbers = {at: number for number, at in enumerate(dict.fromkeys(imported.inputs))}
@@ -133,7 +132,7 @@ class Specialised:
 
     @cached_property
     def _inputs(self) -> tuple[tuple[int, Order | None, Room], ...]:
-        """Positions of tensors, orders of their axes in memory, and how tensors lie that are used where they are."""
+        """Positions of tensors, orders of their axes in memory, and layouts of tensors that are used in place."""
         found: dict[int, tuple[int, Order | None, Room]] = {}
         for at, part, (_, _, room) in zip(self.imported.inputs, self.imported.parts, self._taken, strict=True):
             room = room if part is None else Room.of_bytes(part[1])
@@ -150,7 +149,7 @@ class Specialised:
 
     @cached_property
     def _whole(self) -> tuple[Room, ...]:
-        """Layouts of tensors that a call makes: results that are no parts, and what has parts."""
+        """Layouts of tensors that a call makes: results that are not parts, and tensors that have parts."""
         within = {position for each in self._packs for position, _ in each.parts}
         own = (room for position, room in enumerate(self._rooms) if position not in within)
         return (*own, *(Room.of_bytes(each.nbytes) for each in self._packs))
@@ -161,7 +160,7 @@ class Specialised:
 
     @cached_property
     def _given_out(self) -> tuple[tuple[int, int | None], ...]:
-        """For each result, which of the tensors that a call makes it is, and where in its bytes."""
+        """For each result, its tensor among those that a call makes, and its offset in bytes."""
         first = len(self._whole) - len(self._packs)
         found = {at: (first + n, offset) for n, each in enumerate(self._packs) for at, offset in each.parts}
         own = iter(range(first))
@@ -176,7 +175,7 @@ class Specialised:
 
     @cached_property
     def _tensors_of(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """The function that takes the tensors that are inputs from all values."""
+        """Function that selects the input tensors from all values."""
         return chosen([at for at, *_ in self._inputs])
 
     @cached_property
@@ -185,15 +184,14 @@ class Specialised:
         return places == list(range(len(self._whole)))
 
     def compile(self) -> None:
-        """Compile now what the first call would."""
+        """Compile now instead of at the first call."""
         self._executable  # noqa: B018  it is made by being asked for
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """Return the outputs of the graph.
 
         Args:
-            values: What its placeholders stand for: tensors, and numbers for sizes.
-
+            values: Values of its placeholders: tensors, and numbers for sizes.
         """
         results: list[torch.Tensor] = []
         if self.imported.function is not None:
@@ -219,7 +217,7 @@ class Specialised:
 
     @cached_property
     def _places(self) -> tuple[int | None, ...]:
-        """Where outputs are among all that is made and then all placeholders, of those that are there as they are."""
+        """Positions of unchanged outputs among all made tensors followed by all placeholders."""
         count, packs = len(self._whole), iter(range(len(self._whole) - len(self._packs), len(self._whole)))
 
         def place(each: Result) -> int | None:
@@ -237,7 +235,7 @@ class Specialised:
         return tuple((number, each) for number, each in pairs if isinstance(each, Viewed | Seen | Known))
 
     def _runs_at(self, values: Sequence[Any], results: list[torch.Tensor], device: torch.device | None) -> bool:
-        """Run on memory by its addresses, in the order of PyTorch's current stream; False, with nothing done, else."""
+        """Run on memory by addresses, in the order of PyTorch's current stream; False, with nothing done, if not."""
         run = self._executable if device is None else self._elsewhere(device)
         if not isinstance(run, Executable):
             return False
@@ -276,7 +274,7 @@ class Specialised:
             self._elsewhere(device)(*given, out=rooms[0] if len(rooms) == 1 else rooms)
 
     def _given(self, values: Sequence[Any], device: torch.device | None) -> list[tuple[int, torch.Tensor]] | None:
-        """Return addresses of inputs, with the tensors that hold the memory; None where one is not as was compiled."""
+        """Return addresses of inputs, with the tensors that hold the memory; None if one does not match."""
         given: list[tuple[int, torch.Tensor]] = []
         for at, order, (dtype, sizes, strides, _, shape) in self._inputs:
             tensor = values[at]
@@ -298,7 +296,7 @@ class Specialised:
         return given
 
     def _contiguous(self, at: int, tensor: Any, order: Order | None, device: torch.device | None) -> torch.Tensor:
-        """Return a tensor whose memory, on a device, is its elements, axes in an order: a copy where it is none."""
+        """Return a tensor with contiguous device memory, axes in an order: a copy if it is not contiguous."""
         if order is not None and tensor.dim() == len(order):
             tensor = tensor.permute(order)
         if device is not None and tensor.device != device:
@@ -308,7 +306,7 @@ class Specialised:
         return self._copied(at, tensor)
 
     def _copied(self, at: int, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor whose memory is its elements, in order: a copy where it is none."""
+        """Return a tensor with contiguous memory: a copy if it is not contiguous."""
         if tensor.is_neg():
             self._tell_of_copy(at, tensor, "as its elements are kept with the other sign")
         tensor = _plain(tensor)
@@ -328,7 +326,7 @@ class Specialised:
 
 
 def _state_of_generator(device: torch.device | None) -> torch.Tensor:
-    """Return a state of a generator of random numbers, as :func:`tileir.ops.random_state` does, from PyTorch's own."""
+    """Return a random generator state, like :func:`tileir.ops.random_state`, from PyTorch's own."""
     return torch.randint(-(2**31), 2**31, (4,), dtype=torch.int32, device=device or "cpu").view(torch.uint32)
 
 
@@ -338,15 +336,14 @@ def _literal(size: Any) -> int:
 
 @define(eq=False)
 class Specialising:
-    """A graph that is compiled for each class of sizes that it is called with. Calls are safe from several threads.
+    """Graph compiled for each size class on demand. Calls are thread safe.
 
     Attributes:
-        graph: The graph of ATen operations.
-        owner: The module that has its constants.
-        what: What warnings call it.
-        fixed: Positions of placeholders that are the same tensors at each call, unless others are put in their places.
-        together: Positions of outputs that nobody keeps much longer than others of them: small ones share memory.
-
+        graph: Graph of ATen operations.
+        owner: Module with its constants.
+        what: Its name in warnings.
+        fixed: Positions of placeholders that are usually the same tensors at each call.
+        together: Positions of outputs with similar lifetimes: small ones share memory.
     """
 
     graph: Graph
@@ -361,7 +358,7 @@ class Specialising:
 
     @_symbols.default
     def _symbols_of_placeholders(self) -> list[tuple[Any, int, int | None]]:
-        """Return where the value of each symbol is found: a placeholder, and an axis, or None for a number."""
+        """Return the source of each symbol's value: a placeholder, and an axis, or None for a number."""
         found: dict[Any, tuple[Any, int, int | None]] = {}
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         for at, node in enumerate(placeholders):
@@ -376,7 +373,7 @@ class Specialising:
         return bool(self._symbols)
 
     def runs(self) -> bool:
-        """Return whether tileir runs all of the graph. Where sizes are numbers, the first call need not import it."""
+        """Return whether tileir runs all of the graph. With constant sizes, the first call need not import it again."""
         try:
             if self._symbols:
                 imported(self.graph, self.owner)
@@ -387,11 +384,11 @@ class Specialising:
         return True
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """Return the outputs for what the placeholders stand for."""
+        """Return the outputs for values of the placeholders."""
         return self.specialised(values)(values)
 
     def specialised(self, values: Sequence[Any]) -> Specialised:
-        """Return what is compiled for the sizes of some values, or will be when it is called."""
+        """Return the specialisation for the sizes of some values, which compiles on its first call."""
         key: tuple[int, ...] = ()
         if self._symbols:
             key = tuple(
