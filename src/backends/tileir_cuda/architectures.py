@@ -34,7 +34,7 @@ class Architecture:
 
     Attributes:
         name: Name in LLVM and PTX. Code for a name with an ``a`` runs on that capability only, other code also on later
-            ones.
+            capabilities.
         capability: Major and minor number.
         ptx: Oldest version of PTX that supports it, such as 80 for 8.0.
         card: Example card, for a target without a device.

@@ -249,7 +249,7 @@ class CLike:
         names: Identifier of each name of the kernel.
         scope: Identifiers in use.
         out: Output lines.
-        ranges: Ranges of integers, for replacing single-valued ones by constants; None for no replacement.
+        ranges: Ranges of integers, for replacing single-valued integers by constants; None for no replacement.
         helpers: Helper functions of the kernel's program.
         places: Places of arrays.
         variables: Facts about variables beside their types.
@@ -293,7 +293,7 @@ class CLike:
         self.assigned = assigned_variables(self.kernel.body)
 
     def layout(self) -> Layout:
-        """Return the places of arrays: small ones of a thread are variables, others are in scratch memory."""
+        """Return the places of arrays: small arrays of a thread are variables, others are in scratch memory."""
         return layout(self.kernel)
 
     # Statements
@@ -474,7 +474,7 @@ class CLike:
         return 1 if self.ranges is None else self.ranges.at(expr).divisor
 
     def vector(self, expr: Expr) -> Value:
-        """Return a ``Broadcast``, ``Ramp`` or ``Shuffle``; unsupported ones are lowered before."""
+        """Return a ``Broadcast``, ``Ramp`` or ``Shuffle``; unsupported nodes are lowered before."""
         raise TypeError(f"there is no {type(expr).__name__} in this language; see tileir.semtree.legalise")
 
     @classmethod
@@ -608,7 +608,7 @@ def identifiers(names: Iterable[str], scope: NameScope, is_free: Callable[[str],
 
     Args:
         names: Any texts. Free identifiers stay; other names get the prefix ``v_``.
-        scope: Identifiers in use; the new ones are added.
+        scope: Identifiers in use; new identifiers are added.
         is_free: Whether a word has no meaning in the language.
     """
     ordered = tuple(dict.fromkeys(names))

@@ -63,7 +63,7 @@ def _infix() -> Iterator[tuple[Op, Infix]]:
 class Place:
     """Array: a qualified pointer to its first element, and the alignment of that.
 
-    ``registers`` means that elements are stored like variables: narrow floats as wide ones.
+    ``registers`` means that elements are stored like variables: narrow floats as wide floats.
     """
 
     pointer: str

@@ -10,7 +10,7 @@ from tileir.semtree.ir import Apply, Const, Expr
 def guard(expr: Apply, ranges: Ranges) -> Apply | None:
     """Apply ``c - x - y >= 0`` → ``x + y < c + 1`` and ``x - c >= 0`` → ``x >= c`` if no sum overflows.
 
-    Generated guards have the first forms; the second ones are readable. Differences do not overflow.
+    Generated guards have the first forms; the second forms are readable. Differences do not overflow.
     """
     match expr:
         case Apply(op=Op.CMP_GE, args=(Apply(op=Op.SUB, args=(x, Const() as c)), Const(value=0))):

@@ -27,7 +27,7 @@ def with_parts_named(kernel: KernelFunction) -> KernelFunction:
 
 
 def repeated(roots: Sequence[Expr]) -> list[Expr]:
-    """Return common subexpressions of expressions, operands first, except offsets and short ones."""
+    """Return common subexpressions of expressions, operands first, except offsets and short expressions."""
     uses: dict[Expr, int] = {}
     order: list[Expr] = []
     stack = [(root, False) for root in reversed(roots)]

@@ -175,7 +175,7 @@ class _Scalariser:
                 self.computed[node] = self._shuffled(node) if isinstance(node, Shuffle) else self._merged(node)
 
     def _merged(self, node: Reduce) -> Expr:
-        """Merge the lower lanes with the upper ones, repeatedly; a middle one stays."""
+        """Merge the lower with the upper lanes, repeatedly; a middle one stays."""
         lanes = node.operand.type.lanes
         if lanes == 1:
             return self._scalar(node.operand)
@@ -355,7 +355,7 @@ def has_reduction(stmt: Stmt) -> bool:
 
 
 def last_mentions(stmts: Sequence[Stmt]) -> dict[str, int]:
-    """Return, for each variable, the number of the last statement that mentions it, including nested ones."""
+    """Return, for each variable, the number of the last statement that mentions it, including nested statements."""
     inner = ((each, number) for number, stmt in enumerate(stmts) for each in statements((stmt,)))
     nodes = ((node, number) for each, number in inner for root in mentions(each) for node in walk(root))
     return {node.name: number for node, number in nodes if isinstance(node, Var)}

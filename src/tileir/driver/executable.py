@@ -146,7 +146,7 @@ class Executable(Generic[R_co]):
 
     @property
     def listings(self) -> tuple[str, ...]:
-        """Forms of :meth:`listing`: those of the back end, default first, and installed ones."""
+        """Forms of :meth:`listing`: those of the back end, default first, and those of installed distributions."""
         return forms_of(self._backend)
 
     def listing(self, form: str | None = None) -> str:

@@ -38,8 +38,8 @@ def installed() -> tuple[EntryPoint, ...]:
 class Registry(Renewable):
     """Back ends of one context, each loaded on first use. Thread safe.
 
-    Registered back ends precede installed ones with equal names. A back end that cannot be loaded, or fails to list its
-    devices, is skipped and logged once, as a warning of the logger ``tileir.runtime.discovery``.
+    Registered back ends precede installed back ends with equal names. A back end that cannot be loaded, or fails to
+    list its devices, is skipped and logged once, as a warning of the logger ``tileir.runtime.discovery``.
 
     Attributes:
         find: Lists the entry points; called once.
@@ -80,7 +80,7 @@ class Registry(Renewable):
             self._registered[name] = backend
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all back ends, sorted, including broken ones."""
+        """Return the names of all back ends, sorted, including those of broken back ends."""
         with self._lock:
             return tuple(sorted({*self._installed(), *self._registered}))
 

@@ -1,4 +1,4 @@
-"""Launches of compiled kernels: in the calling thread, and large ones in a few threads beside it."""
+"""Launches of compiled kernels: in the calling thread, and large kernels in a few threads beside it."""
 
 from __future__ import annotations
 

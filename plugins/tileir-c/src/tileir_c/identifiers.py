@@ -60,7 +60,7 @@ _STANDARD: Final = frozenset(
 
 
 def identifier(name: str) -> str:
-    """Return a C identifier similar to ``name``; different names may get equal ones."""
+    """Return a C identifier similar to ``name``; different names may get equal identifiers."""
     word = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in name)
     if not word or word[0].isdigit() or word[0] == "_":
         return f"v{word}"

@@ -165,7 +165,7 @@ def peers_of(communicator: MPI.Comm, late: float, timeout: float | None) -> Peer
 
 
 def _met(communicator: MPI.Intracomm, late: float, timeout: float | None) -> None:
-    """Wait until all ranks have come: each broadcasts a byte, so that missing ones are known."""
+    """Wait until all ranks have come: each broadcasts a byte, so that missing ranks are known."""
     buffers = np.zeros((communicator.size, 1), np.uint8)
     requests = [communicator.Ibcast([buffer, MPI.BYTE], rank) for rank, buffer in enumerate(buffers)]
     patience = within(late, timeout)

@@ -143,12 +143,12 @@ class Node:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs, empty for omitted ones."""
+        """Names of the inputs, empty for omitted inputs."""
         return tuple(self.proto.input)
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs, empty for unused ones."""
+        """Names of the outputs, empty for unused outputs."""
         return tuple(self.proto.output)
 
     @property

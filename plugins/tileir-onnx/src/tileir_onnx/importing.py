@@ -272,7 +272,7 @@ class Importer:
 
     Attributes:
         builder: Recorder of the tensors.
-        values: Values of names; names of subgraphs hide outer ones.
+        values: Values of names; names of subgraphs hide outer names.
         free: Inputs whose values are not known.
         is_closed: Whether it runs the step of a loop, to which all arrays are passed.
     """
@@ -480,7 +480,7 @@ class Importer:
 
 
 def _key(array: Array) -> Hashable:
-    """Return the key of a constant: small ones by their elements."""
+    """Return the key of a constant: small constants by their elements."""
     return (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= _SMALL * 8 else id(array)
 
 

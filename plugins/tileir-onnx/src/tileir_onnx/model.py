@@ -103,7 +103,7 @@ class Model:
 
     @cached_property
     def function(self) -> Function:
-        """Function for the declared sizes, with names for unknown ones.
+        """Function for the declared sizes, with names for unknown sizes.
 
         Raises:
             TileError: TIL606, sizes depend on the value of an input: :meth:`specialised` takes it; TIL605, the model

@@ -55,7 +55,7 @@ class Narrow:
         return ops.cast((last ^ sign) - sign if self.held.is_signed else last, self.held)
 
     def unpacked(self, data: memoryview, shape: tuple[int, ...]) -> Array:
-        """Return elements packed in bytes, the first ones in the low bits."""
+        """Return elements packed in bytes, the first in the low bits."""
         packed = np.frombuffer(data, np.uint8).reshape(-1, 1)
         places = np.array(range(0, 8, self.bits), np.uint8)
         flat: Array = (packed >> places & ((1 << self.bits) - 1)).reshape(-1)[: prod(shape)].reshape(shape)

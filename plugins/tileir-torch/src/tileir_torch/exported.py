@@ -27,7 +27,7 @@ _MESSAGES: Final = 50
 
 
 class StaleWeightsWarning(UserWarning):
-    """A module has new weights, but its compiled form keeps the old ones."""
+    """A module has new weights, but its compiled form keeps the old weights."""
 
 
 @define(eq=False)
@@ -35,7 +35,7 @@ class Compiled:
     """Module compiled with the weights that it had. Calls are thread safe.
 
     It is called with the arguments of the module, PyTorch tensors or NumPy arrays, and returns the same kind of value.
-    No gradients are recorded. Later changes of the module's weights have no effect: :meth:`update` takes new ones. It
+    No gradients are recorded. Later changes of the module's weights have no effect: :meth:`update` replaces weights. It
     can be copied by ``copy.deepcopy``, with separate weights, and pickled, as by ``torch.save``.
 
     Attributes:
@@ -168,8 +168,8 @@ class Compiled:
         """Write the program, its weights and its kernels to a file, which tileir runs without PyTorch.
 
         ``tileir.load(path)`` calls it with NumPy arrays, and every command of tileir accepts it. Its inputs are the
-        arguments of the module, flattened, and its results those of the module. Sizes are the compiled ones. If the
-        kernels do not fit, for another device or version of tileir, it is compiled again.
+        arguments of the module, flattened, and its results those of the module. Sizes are fixed. If the kernels do not
+        fit, for another device or version of tileir, it is compiled again.
 
         Args:
             path: Path of the file, by convention with the suffix ``.tileir``.
@@ -237,7 +237,7 @@ def compile(  # noqa: A001  it is the public verb, as tileir.compile
 
     ``torch.export`` makes one graph of it, so that calls only check dtypes and sizes, which :attr:`Compiled.program`
     shows. Weights are copied: later changes in the module have no effect, which a warning reports after its
-    ``load_state_dict``, and :meth:`Compiled.update` takes new ones.
+    ``load_state_dict``, and :meth:`Compiled.update` replaces weights.
 
     Args:
         module: The module, in its mode for running: ``eval()`` for inference.

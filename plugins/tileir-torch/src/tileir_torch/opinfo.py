@@ -346,7 +346,7 @@ def off(
     *,
     is_by_element: bool,
 ) -> torch.Tensor:
-    """Return a mask of results that are neither eager's nor close to the exact ones.
+    """Return a mask of results that are neither eager's nor close to exact.
 
     The error may be four times eager's own, plus some roundings: of each element for elementwise results, and of the
     greatest for sums. Near a zero of a function, rounding its argument changes the result by more than rounding that.

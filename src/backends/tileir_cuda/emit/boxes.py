@@ -1,11 +1,11 @@
-"""Channels by barriers in shared memory, and copies of boxes by tensor maps, as instructions of ``sm_90a``.
+"""Channels as mbarriers in shared memory, and tensor copies of boxes (TMA), as instructions of ``sm_90a``.
 
 A channel of ``n`` places has ``n`` barriers that are full when the copies of a message have arrived, and ``n`` that are
-empty when all warps have released it. A barrier goes through phases, and a thread waits for the parity of one. The
-first thread of a group asks for the copies; a tensor map, which the host makes, tells where the tensor is.
+empty when all warps have released it. A barrier has phases, and a thread waits for the parity of a phase. The first
+thread of a group issues the copies; a tensor map, made by the host, describes the tensor.
 
-Of the box of a cluster each group asks for a part, which comes to the same place in the shared memory of all. The
-barriers are full when all parts have arrived, and empty when the warps of all groups have released the message.
+Each group of a cluster requests a part of a box, which is multicast to all groups. The barriers are full when all parts
+have arrived, and empty when the warps of all groups have released the message.
 
 Follows NVIDIA, "PTX ISA" (mbarrier, cp.async.bulk.tensor), and "CUDA Driver API" (cuTensorMapEncodeTiled).
 """
@@ -41,14 +41,14 @@ from tileir_llvm.emit.expressions import Environment, evaluate
 from tileir_llvm.emit.text import FunctionText
 
 CONVERGENT: Final = 2
-"""The attributes of statements that all threads of a warp run together."""
+"""Attributes of statements that all threads of a warp run together."""
 
 MAP_BYTES: Final = 128
 MAP_ALIGNMENT: Final = 64
-"""Those of a tensor map, as a parameter of a kernel."""
+"""Alignment of a tensor map as a kernel parameter."""
 
 ALIGNMENT: Final = 1024
-"""Bytes to which what is copied in boxes is aligned: eight rows of the widest swizzle."""
+"""Alignment in bytes of copied boxes: eight rows of the widest swizzle."""
 
 _UNIT: Final = 16
 _SIDE: Final = 256
@@ -59,18 +59,17 @@ _ROWS: Final = (128, 64, 32)
 
 @attrs.frozen
 class TensorMap:
-    """Description of a tensor, and of the boxes that are copied from it, as the host passes it to the device.
+    """Description of a tensor and of the boxes copied from it, as the host passes it to the device.
 
     Attributes:
-        array: The parameter where it lies.
-        first: The first element there.
+        array: The tensor's parameter.
+        first: Offset of its first element.
         itemsize: Bytes of an element.
-        extents: Elements along each axis, the innermost first.
-        strides: Bytes between them, but along the innermost axis.
-        box: Elements of a box along each axis, with those that its steps leave out.
-        swizzle: Bytes of a row that is swizzled; 0 for none.
-        steps: Every so many elements along each axis are copied.
-
+        extents: Elements along each axis, innermost first.
+        strides: Bytes between them, except along the innermost axis.
+        box: Elements of a box along each axis, including those skipped by steps.
+        swizzle: Bytes of a swizzled row; 0 for none.
+        steps: Stride of the copied elements along each axis.
     """
 
     array: str
@@ -84,7 +83,7 @@ class TensorMap:
 
     @classmethod
     def of(cls, stmt: BulkCopy | BulkStore) -> TensorMap | None:
-        """Return the map by which a box is copied, column of pieces by column; None where no map can say it."""
+        """Return the map for copying a box, one column of pieces at a time; None if no map can express it."""
         size, width = stmt.tensor.type.dtype.itemsize, stmt.box[-1]
         joint = isinstance(stmt, BulkCopy) and stmt.scope is Scope.CLUSTER
         piece, row, rows = stmt.fold
@@ -109,7 +108,7 @@ class TensorMap:
 
 
 def copies_boxes(kernel: KernelFunction) -> bool:
-    """Return whether a kernel has copies of boxes, all of which the instructions can make."""
+    """Return whether a kernel has copies of boxes, and the instructions support all of them."""
     alignments = {param.name: param.alignment for param in kernel.params}
     found = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore)]
     mapped = all(TensorMap.of(stmt) is not None and alignments[stmt.tensor.array] % _UNIT == 0 for stmt in found)
@@ -122,13 +121,13 @@ def stores_boxes(kernel: KernelFunction) -> bool:
 
 
 def tensor_maps(kernel: KernelFunction) -> tuple[TensorMap, ...]:
-    """Return the maps that a kernel takes behind its parameters, where it copies boxes."""
+    """Return the maps that a kernel takes after its parameters, if it copies boxes."""
     maps = (TensorMap.of(stmt) for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore))
     return tuple(dict.fromkeys(each for each in maps if each is not None))
 
 
 def rounding_maps(kernel: KernelFunction) -> frozenset[TensorMap]:
-    """Return the maps by which nothing but factors of products in TF32 is copied: copies may round them to that."""
+    """Return maps that only copy factors of products in TF32, so that copies may round to TF32."""
     found = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore | MatrixMultiply)]
     factors = [each for stmt in found if isinstance(stmt, MatrixMultiply) for each in (stmt.left, stmt.right)]
     rounded = {each.start.array for each in factors if each.start.type.dtype is DType.F32}
@@ -139,7 +138,7 @@ def rounding_maps(kernel: KernelFunction) -> frozenset[TensorMap]:
 
 
 def operands_of_boxes(kernel: KernelFunction) -> frozenset[str]:
-    """Return the local arrays that boxes are copied to, or from."""
+    """Return the local arrays that boxes are copied to or from."""
     found = (stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore))
     return frozenset(stmt.local.array for stmt in found)
 
@@ -151,7 +150,7 @@ def channels(kernel: KernelFunction) -> frozenset[str]:
 
 @attrs.define(eq=False)
 class _Turn:
-    """Which message a thread comes to next, for one kind of steps: its place, and the parity of the phase there."""
+    """Next message of a thread, for one kind of steps: its place, and the parity of the phase there."""
 
     place: str
     parity: str
@@ -159,19 +158,18 @@ class _Turn:
 
 @attrs.define(eq=False)
 class Channels:
-    """Writes the channels of one kernel.
+    """Writer of the channels of one kernel.
 
     Attributes:
-        env: Where to write.
-        group: The threads of a group along each axis.
-        maps: The parameter of each tensor map.
-        names: The arrays that are channels.
-        roles: The roles of warps: the first thread of the one that sends does so.
-        releasing: How many threads release the messages of each channel.
+        env: Environment of the code.
+        group: Threads of a group along each axis.
+        maps: Parameter of each tensor map.
+        names: Arrays that are channels.
+        roles: Roles of warps: the first thread of the sending role issues copies.
+        releasing: Number of threads that release the messages of each channel.
         cluster: Groups of a cluster.
-        joint: The channels of which all groups of a cluster release the messages.
-        targets: The local arrays to which the messages of each channel come.
-
+        joint: Channels whose messages all groups of a cluster release.
+        targets: Local arrays that receive the messages of each channel.
     """
 
     env: Environment
@@ -188,21 +186,21 @@ class Channels:
 
     @classmethod
     def of(cls, env: Environment, kernel: KernelFunction, maps: Mapping[TensorMap, str], roles: Roles) -> Channels:
-        """Return what writes the channels of a kernel."""
+        """Return the writer for the channels of a kernel."""
         joint, names = channels_of_clusters(kernel), channels(kernel)
         boxes = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy)]
         targets = {name: frozenset(box.target.array for box in boxes if box.channel.array == name) for name in names}
         return cls(env, kernel.group, maps, names, roles, releasing(kernel), kernel.cluster, joint, targets)
 
     def open(self, array: DeclareArray, shared: Shared) -> None:
-        """Make the barriers of a channel, and let all threads see them."""
+        """Initialise the barriers of a channel, and make them visible to all threads."""
         out, count = self.env.out, array.size // 2
         self._places[array.name] = count
         for step in ChannelStep:
             turn = _Turn(out.alloca("i32", 4), out.alloca("i32", 4))
             self._turns[array.name, step] = turn
             out.effect(f"store i32 0, ptr {turn.place}")
-            # Nobody waits for the first messages of a channel to be released.
+            # The first messages of a channel need no release.
             out.effect(f"store i32 {int(step is ChannelStep.ACQUIRE)}, ptr {turn.parity}")
         counts = [1] * count + [self.releasing.get(array.name, WARP) // WARP] * count
         lines = ["{", ".reg .pred p;", "setp.eq.u32 p, $1, 0;"]
@@ -219,13 +217,13 @@ class Channels:
         out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
     def released(self, stmt: Stmt) -> frozenset[str]:
-        """Return the local arrays to which messages came that a statement releases."""
+        """Return the local arrays whose messages a statement releases."""
         steps = (each for each in statements((stmt,)) if isinstance(each, Channel))
         names = {each.channel.array for each in steps if each.step is ChannelStep.RELEASE}
         return frozenset().union(*(self.targets[name] for name in names))
 
     def step(self, stmt: Channel, shared: Mapping[str, Shared]) -> None:
-        """Write a step."""
+        """Write a channel step."""
         name, step = stmt.channel.array, stmt.step
         turn, out = self._turns[name, step], self.env.out
         full = self._barrier(name, step, shared)
@@ -249,7 +247,7 @@ class Channels:
     def copy(self, stmt: BulkCopy, shared: Mapping[str, Shared]) -> None:
         """Write the copy of a box: one instruction for each column of pieces."""
         env, out, found = self.env, self.env.out, TensorMap.of(stmt)
-        assert found is not None  # others are spelt out
+        assert found is not None  # others are expanded
         barrier = self._barrier(stmt.channel.array, ChannelStep.SEND, shared)
         start = cast(out, evaluate(env, folded(stmt.target.offset, stmt.fold), index=True), DType.I32)
         place = out.pure(f"mul nuw nsw i32 {start.text}, {found.itemsize}")
@@ -259,7 +257,7 @@ class Channels:
         axes = len(at)
         lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", f"setp.eq.u32 p, $0, {self.roles.first};"]
         expected, to, groups = math.prod(stmt.box) * found.itemsize, "", ""
-        if stmt.scope is Scope.CLUSTER:  # as much comes from each of the groups
+        if stmt.scope is Scope.CLUSTER:  # equal parts come from all groups
             lines += [".reg .b16 m;", f"mov.b16 m, {(1 << self.cluster) - 1};"]
             expected, to, groups = expected * self.cluster, ".multicast::cluster", ", m"
         lines.append(f"@p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$3], {expected};")
@@ -277,9 +275,9 @@ class Channels:
         self._asm(lines, operands)
 
     def store(self, stmt: BulkStore, shared: Mapping[str, Shared]) -> None:
-        """Write the copy of a box to its tensor: one instruction for each column of pieces, which are a group."""
+        """Write the store of a box to its tensor: one instruction for each column of pieces, as one bulk group."""
         env, out, found = self.env, self.env.out, TensorMap.of(stmt)
-        assert found is not None  # others are spelt out
+        assert found is not None  # others are expanded
         start = cast(out, evaluate(env, folded(stmt.source.offset, stmt.fold), index=True), DType.I32)
         address = out.pure(f"mul nuw nsw i32 {start.text}, {found.itemsize}")
         address = out.pure(f"add i32 {address}, {shared[stmt.source.array].address}")
@@ -297,7 +295,7 @@ class Channels:
         self._asm(lines, (("r", thread), ("r", address), ("l", tensor), *(("r", each) for each in at)))
 
     def wait(self, pending: int) -> None:
-        """Wait until all stores but the last ones have read shared memory: at once where a thread has begun none."""
+        """Wait until all stores except the last ``pending`` have read shared memory; no-op in threads without any."""
         self._asm([f"cp.async.bulk.wait_group.read {pending};"], ())
 
     def end(self) -> None:
@@ -305,7 +303,7 @@ class Channels:
         self._asm(["cp.async.bulk.wait_group 0;"], ())
 
     def _barrier(self, name: str, step: ChannelStep, shared: Mapping[str, Shared]) -> str:
-        """Return the address of the barrier that is full, of the message that a thread comes to next."""
+        """Return the address of the full barrier for the thread's next message."""
         out = self.env.out
         place = out.result(f"load i32, ptr {self._turns[name, step].place}")
         return out.pure(f"add i32 {out.pure(f'mul i32 {place}, {_BARRIER}')}, {shared[name].address}")
@@ -320,7 +318,7 @@ class Channels:
         out.effect(f"store i32 {out.pure(f'select i1 {last}, i32 {flipped}, i32 {parity}')}, ptr {turn.parity}")
 
     def _thread(self) -> str:
-        """Return the number of the thread in its group."""
+        """Return the thread's number in its group."""
         out, number = self.env.out, "0"
         for axis in reversed(range(len(self.group))):
             own = cast(out, self.env.coordinates[GridLevel.LOCAL, axis], DType.I32)
@@ -351,7 +349,7 @@ _ARRIVE: Final = ["@p mapa.shared::cluster.u32 r, $0, $1;", "@p mbarrier.arrive.
 
 
 def meet_cluster(out: FunctionText) -> None:
-    """Let the threads of all groups of a cluster meet."""
+    """Write a barrier for the threads of all groups of a cluster."""
     for step in ("arrive", "wait"):
         out.module.declarations[f"declare void @llvm.nvvm.barrier.cluster.{step}.aligned()"] = None
         out.effect(f"call void @llvm.nvvm.barrier.cluster.{step}.aligned()")

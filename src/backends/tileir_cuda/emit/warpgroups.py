@@ -146,7 +146,7 @@ def _factors(
 def finish(
     env: Environment, done: list[Begun], pending: int, changed: Collection[str] = (), *, apart: bool = False
 ) -> None:
-    """Wait for products of this thread, except the last ``pending`` ones, and keep their sums.
+    """Wait for products of this thread, except the last ``pending``, and keep their sums.
 
     Until then the registers of sums and words must not be touched, so they are operands here. Words that were
     overwritten in the arrays ``changed`` get new registers here: the assembler would otherwise reuse the registers and

@@ -212,7 +212,7 @@ class Entries:
         return self._keep(wanted, self._next(room=True))
 
     def _with_graphs(self, wanted: _Held, again: bool) -> int:
-        """Return an entry whose graphs have these arguments: new graphs, or updated ones."""
+        """Return an entry whose graphs have these arguments: new or updated graphs."""
         number = self._next(room=again)
         if number == len(self._held):
             made = (Graph.of(self.card, run, self.table, self.launcher, wanted.arguments) for run in self.runs)

@@ -83,7 +83,7 @@ class CudaKernel:
     def fits(self) -> bool:
         """True if the groups of a cluster can be resident together, which not all parts of a card support.
 
-        If there are no more groups than multiprocessors, all have to be resident: the remaining ones would otherwise
+        If there are no more groups than multiprocessors, all have to be resident: the remaining groups would otherwise
         take as long again.
         """
         if self.kernel.cluster == 1:

@@ -372,7 +372,7 @@ class Launcher:
     Attributes:
         hand_over: Takes the addresses of a table and of arguments, another stream, an event, and the address of graphs;
             the last three may be 0.
-        change: Takes the address of a table, a run, its graph, the nodes of that, new arguments, and previous ones.
+        change: Takes the address of a table, a run, its graph, the nodes of that, new and previous arguments.
         address: Address of ``hand_over``.
     """
 

@@ -1,4 +1,4 @@
-"""Checks of device arrays, including foreign ones, as LLVM IR in the notation of :mod:`tileir_llvm.run.words`."""
+"""Checks of device arrays, including foreign arrays, as LLVM IR in the notation of :mod:`tileir_llvm.run.words`."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class _Checking:
                 yield For(counter, Const(begin, kind), Const(end, kind), lanes, (note,))
 
     def checked(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Return a list of statements with checks, in its own loops and in nested ones."""
+        """Return a list of statements with checks, in its own and in nested loops."""
         result: list[Stmt] = []
         for place, stmt in enumerate(stmts):
             if isinstance(stmt, DeclareArray) and stmt.name in self.panels:

@@ -1,4 +1,4 @@
-"""Dot products of equally signed bytes by instructions for unsigned times signed ones.
+"""Dot products of equally signed bytes by instructions for unsigned times signed bytes.
 
 Flipping the highest bit of the left factors changes their signedness, and adds or subtracts 128. The error of a sum,
 its compensation, is a sum of the right factors alone. If these are a panel shared by rows of left factors, it is

@@ -39,9 +39,9 @@ def native_dots(features: Collection[str]) -> frozenset[str]:
 def apply_dot(out: FunctionText, left: Value, right: Value, total: Value) -> Value:
     """Return the dot product by the processor's instruction for these types.
 
-    For bytes it takes unsigned times signed factors. For equally signed factors the left ones are converted: flipping
-    the highest bit adds or subtracts 128. The excess is a dot product of the right factors, which tiles share whose
-    rows only differ in the left factors.
+    For bytes it takes unsigned times signed factors. For equally signed factors the left factors are converted:
+    flipping the highest bit adds or subtracts 128. The excess is a dot product of the right factors, which tiles share
+    whose rows only differ in the left factors.
     """
     name, element = _INSTRUCTIONS[left.type.dtype]
     factor = f"<{left.type.lanes} x {element}>"

@@ -278,7 +278,7 @@ def write_lanes(out: FunctionText, place: Place, offset: Offset | Value, value: 
 def _addresses(out: FunctionText, place: Place, offset: Offset | Value, lanes: int) -> tuple[bool, str]:
     """Return whether lanes are neighbours, and the pointer to the first one, else one for each, as an operand.
 
-    Neighbours may begin before the array, if a mask excludes the first ones, so no bounds are declared.
+    Neighbours may begin before the array, if a mask excludes the first lanes, so no bounds are declared.
     """
     if isinstance(offset, Offset) and (offset.lanes == 1 or offset.step == 1):
         element, first = memory_element(place.dtype), offset.total(out).text

@@ -232,7 +232,7 @@ class FunctionText:
 
         ``vectorise`` lets LLVM vectorise or forbids it, None leaves it open; ``unroll`` allows unrolling, or is the
         factor. ``turns`` is the trip count, if known: code generators assume equal trip counts, and would spill sums of
-        a long loop for the constants of two short nested ones.
+        a long loop for the constants of two short nested loops.
         """
         hints = [] if vectorise is None else [f'!{{!"llvm.loop.vectorize.enable", i1 {str(vectorise).lower()}}}']
         if not isinstance(unroll, bool):

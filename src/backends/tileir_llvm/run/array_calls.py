@@ -133,9 +133,9 @@ class Operand(ctypes.Structure):
 class Call(ctypes.Structure):
     """Native description of a sequence.
 
-    ``taken`` operands are given, of which ``read`` are read. Kernels have ``all`` arguments: the ``fixed`` ones, and
-    those with ``places`` other than -1, the number of an operand. ``run`` runs ``launches`` entries; ``type`` is that
-    of arrays.
+    ``taken`` operands are given, of which ``read`` are read. Kernels have ``all`` arguments: the ``fixed`` arguments,
+    and those with ``places`` other than -1, the number of an operand. ``run`` runs ``launches`` entries; ``type`` is
+    that of arrays.
     """
 
     _fields_ = (

@@ -47,7 +47,7 @@ class LoopUse:
 
     @classmethod
     def of(cls, loop: Repetition) -> LoopUse | None:
-        """Return the use of a loop; None for a loop on a condition, one that contains such a loop, or a long one."""
+        """Return the use of a loop; None for a loop on a condition, one that contains one, or a long loop."""
         found = list(_launches((loop,), 1))
         touched: set[range] = set()
         written: set[range] = set()

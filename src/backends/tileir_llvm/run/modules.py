@@ -157,8 +157,8 @@ def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> Passes:
     """Return LLVM's whole pipeline; for a scheduled or quick module only the promotion of variables to registers.
 
     The other passes would not improve a scheduled module: instructions are value-numbered when written, loop-invariant
-    ones hoisted, and parallelism is in vectors. The pipeline takes between half and four fifths of the compilation
-    time, mostly for InstCombine, which visits all instructions some eight times.
+    instructions hoisted, and parallelism is in vectors. The pipeline takes between half and four fifths of the
+    compilation time, mostly for InstCombine, which visits all instructions some eight times.
     """
     builder = _pass_builder(machine)
     if not quick and not text.startswith(SCHEDULED):

@@ -1,4 +1,4 @@
-"""Parallel compilation of modules, while later ones are written.
+"""Parallel compilation of modules, while later modules are written.
 
 llvmlite lets one thread at a time into LLVM. LLVM itself can process modules without common context and target machine
 in parallel, and does so when it links programs. Here the two calls that take nearly all the time bypass llvmlite's

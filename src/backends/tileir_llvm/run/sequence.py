@@ -120,7 +120,7 @@ class _Records:
         executor: Executor of the launches.
         python: Overhead in Python of a launch on several threads.
         entries: Entries for :data:`_CODE`.
-        template: Addresses of all arguments, 0 for given ones.
+        template: Addresses of all arguments, 0 for given arguments.
         slots: Position and number of given arguments.
         alignments: Required alignments of given arguments, by number.
         scratch_bytes: Maximum scratch memory of a kernel.

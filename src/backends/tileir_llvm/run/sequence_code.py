@@ -1,6 +1,6 @@
 """Native half of sequences, as LLVM IR: launches, loops and branches without Python.
 
-A loop counts its iterations down, and at 0 asks Python for further ones, which handles signals and cancellation.
+A loop counts its iterations down, and at 0 asks Python for further iterations, which handles signals and cancellation.
 """
 
 from __future__ import annotations

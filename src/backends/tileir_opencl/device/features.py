@@ -24,7 +24,7 @@ class Features:
         ptx: Whether kernels may have PTX statements for a processor with asynchronous copies and matrix products
             (NVIDIA's compute capability 8.0).
         max_lanes: Maximum lanes of a vector: 1, 2, 4, 8 or 16. Wider vectors of a kernel are split.
-        max_vector_bytes: Maximum bytes of a vector, if the driver is unreliable with wider ones.
+        max_vector_bytes: Maximum bytes of a vector, if the driver is unreliable with wider vectors.
     """
 
     version: tuple[int, int] = (1, 2)

@@ -75,7 +75,7 @@ class Expressions(CVectors):
 
     @classmethod
     def literal(cls, value: bool | int | float, dtype: DType) -> str:
-        """Return a constant; large ones as hexadecimal numbers, for readability."""
+        """Return a constant; large constants as hexadecimal numbers, for readability."""
         if dtype.is_integer and not dtype.is_signed and dtype.bits > 16 and value > 0xFFFF:
             return cls.LITERALS[dtype].format(hex(int(value)))
         return super().literal(value, dtype)

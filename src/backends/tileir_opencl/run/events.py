@@ -161,7 +161,7 @@ class InFlight:
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def add(self, event: OpenCLEvent) -> None:
-        """Keep a command until it completes, and occasionally drop earlier ones."""
+        """Keep a command until it completes, and occasionally drop earlier commands."""
         self._events.append(event)
         if len(self._events) > PATIENCE:
             self.collect()
@@ -187,7 +187,7 @@ _parents: Final[list[OpenCLEvent]] = []
 
 
 def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCLEvent], list[Event], Failure | None]:
-    """Partition events into those that the driver can wait for and foreign ones, and find a failed one.
+    """Partition events into those that the driver can wait for and foreign events, and find a failed one.
 
     Completed events are dropped. A failed event must not reach the driver: PoCL would wait for it for ever.
     """

@@ -58,7 +58,7 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
 
 
 def ordered_by(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that extracts the values of these names in order, and raises KeyError for missing ones."""
+    """Return a function that extracts the values of these names in order, with a KeyError for missing names."""
     return itemgetter(*names) if len(names) > 1 else lambda values: tuple([values[name] for name in names])
 
 

@@ -328,7 +328,7 @@ class Moving:
         return self._pieces
 
     def window(self, array: Array, have: Box, box: Box) -> Array:
-        """Return the elements of a box from this rank's own and the received ones."""
+        """Return the elements of a box from own and received elements."""
         result = np.empty(sizes_of(box), self.dtype)
         for there, part in ((have, array), *self.received()):
             both = _both(box, there)

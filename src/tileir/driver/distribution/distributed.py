@@ -263,7 +263,7 @@ class Distributed:
         return _distributed_again, (self.program, pickled(self.engine), device, self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the results for whole arrays, of which each rank takes its parts, or for distributed ones.
+        """Compute the results for whole arrays, of which each rank takes its parts, or for distributed arrays.
 
         Args:
             args: Inputs in declared order.
@@ -542,7 +542,7 @@ class Distributed:
         return found
 
     def _pieces(self, step: Pieced, plan: _Plan, transport: Transport, values: Mapping[str, Any]) -> Iterator[Share]:
-        """Yield pieces of a merge on demand, after earlier ones have been sent."""
+        """Yield pieces of a merge on demand, after earlier pieces have been sent."""
         for ranks, piece in step.pieces:
             given = {name: part_of(values[name], plan.boxes[name], box) for name, box in piece.windows}
             ((name, box),) = piece.places

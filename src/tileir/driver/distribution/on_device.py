@@ -98,7 +98,7 @@ def merged_together(steps: Sequence[object], link_us: float, link_gbps: float) -
 
 
 def _exchanged(each: Exchange, transport: Transport, home: Home, values: Arrays, run: Run) -> dict[str, DeviceArray]:
-    """Make messages, exchange them, and return the received ones, by name, in the order of the exchange."""
+    """Make messages, exchange them, and return received messages, by name, in the order of the exchange."""
     made = values if each.packing is None else {**values, **run(each.packing, values)}
     rooms = [(rank, room_for(home, value)) for rank, value in each.received]
     transport.exchange([(rank, made[name]) for rank, name in each.sent if made[name].nbytes], rooms)
@@ -306,7 +306,7 @@ def _rows(array: DeviceArray, have: Box, box: Box) -> DeviceArray | None:
 
 
 def _window(name: str, array: DeviceArray, have: Box, halo: Arriving | None, box: Box, run: Run) -> DeviceArray:
-    """Return elements of a value from a rank's own and the received ones."""
+    """Return elements of a value from a rank's own and received elements."""
     dtype = DType.of(array.dtype)
     assert dtype is not None
     if not elements(box):

@@ -103,7 +103,7 @@ class Format:
         return found
 
     def _has_no_gaps(self, strides: bytes) -> bool:
-        """Return whether strides are the expected ones along axes of more than one element."""
+        """Return whether strides are as expected along axes of more than one element."""
         if strides == self.strides:
             return True
         words = zip(*(memoryview(each).cast("q") for each in (strides, self.strides, self.extents)), strict=True)

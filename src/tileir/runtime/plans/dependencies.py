@@ -16,8 +16,8 @@ GRAPH_LAUNCHES: Final = 1024
 def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
     """Return the earlier launches that each launch must follow, by number, in ascending order.
 
-    Dependences are read after write, write after read and write after write, without transitive ones. A loop or a
-    branch counts as one launch; a possible write follows earlier writes, whose content may remain.
+    Dependences are read after write, write after read and write after write, without transitive dependences. A loop or
+    a branch counts as one launch; a possible write follows earlier writes, whose content may remain.
     """
     return without_implied(_needed(program))
 
@@ -33,7 +33,7 @@ class Direct:
     before: list[int] = attrs.field(factory=list, init=False)
 
     def add(self, needed: Collection[int]) -> tuple[int, ...]:
-        """Return the direct predecessors of the next launch, in ascending order, without transitive ones."""
+        """Return the direct predecessors of the next launch, in ascending order."""
         kept: list[int] = []
         covered = 0
         for number in sorted(needed, reverse=True):
@@ -45,7 +45,7 @@ class Direct:
 
 
 def without_implied(needed: Iterable[Collection[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return the predecessors of each launch, in ascending order, without transitive ones."""
+    """Return the direct predecessors of each launch, in ascending order."""
     direct = Direct()
     return tuple(direct.add(each) for each in needed)
 

@@ -132,7 +132,7 @@ class LocateBlock:
 
 @attrs.frozen
 class LocateInnerBlock:
-    """Assign a device to blocks directly inside the selected ones.
+    """Assign a device to blocks directly inside the selected blocks.
 
     Attributes:
         reqs: Tags that the enclosing block must carry.

@@ -29,7 +29,7 @@ class PartitionCompute:
     then the longest. A block without a suitable index is left alone.
 
     Attributes:
-        reqs: Tags that a block must carry; the outermost such blocks of a kernel are split.
+        reqs: Tags that a block must carry; the outermost matching blocks of a kernel are split.
         num_parts: Maximum number of parts; with 1, the pass does nothing.
         set_tags: Tags to add to the blocks over parts.
         inner_set: Tags of the blocks over one part.

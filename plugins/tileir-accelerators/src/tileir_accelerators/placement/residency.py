@@ -6,7 +6,7 @@ later. Free slots are reused. This is linear-scan register allocation (Poletto a
 victims, in the direction of PlaidML's SchedulePass: uses precede definitions in the scan, so that only needed items
 hold memory.
 
-Also slots in a memory of several banks, and the search for free ones.
+Also slots in a memory of several banks, and the search for free slots.
 """
 
 from __future__ import annotations

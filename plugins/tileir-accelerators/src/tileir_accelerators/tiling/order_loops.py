@@ -18,7 +18,7 @@ from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
 
 @attrs.frozen
 class OrderLoops:
-    """Order the indices of blocks so that the innermost ones stay within cache lines.
+    """Order the indices of blocks so that the innermost indices stay within cache lines.
 
     Indices with tags keep their places, as do indices of equal cost.
 

@@ -2,7 +2,7 @@
 
 Canonicalisation looks at one constraint at a time and at the box alone. Here integer programming
 (:mod:`tileir.poly.simplex`) decides over the constraints of the block and of all enclosing blocks, so that the
-remaining ones are needed. PlaidML's Stripe has both degrees as light and as ILP constraint reduction.
+remaining constraints are needed. PlaidML's Stripe has both degrees as light and as ILP constraint reduction.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Surroundings:
         return None if bounded is None else dict(bounded.box)
 
     def implies(self, constraint: Affine, others: Sequence[Affine]) -> bool:
-        """Return whether a constraint is certainly implied by the known ones and ``others``."""
+        """Return whether a constraint is certainly implied by the known constraints and ``others``."""
         known = self._system((*others, -1 - constraint))
         return known is None or feasible(known) is False
 

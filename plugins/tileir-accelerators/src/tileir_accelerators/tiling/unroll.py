@@ -26,7 +26,7 @@ class Unroll:
             processed.
         indices: The names of the indices.
         index_reqs: Tags that select indices instead. Without names and tags, all indices of innermost blocks are
-            unrolled, the last ones first.
+            unrolled, the last indices first.
         most: Maximum number of copies of a statement; indices that would exceed it are left alone.
         mark: Whether to only bind the indices to ``unroll``, so that the lowering to kernels unrolls them.
     """

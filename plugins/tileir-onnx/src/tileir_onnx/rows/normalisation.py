@@ -204,7 +204,7 @@ def dropout(
 
 
 def _dropped(call: Call, x: Tensor, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return elements, some of which are set to 0 at random, and the mask of the kept ones."""
+    """Return elements, some of which are set to 0 at random, and the mask of the kept elements."""
     if rate == 0:
         return x, ops.full_like(x, 1) == 1
     stays, _ = ops.bernoulli(call.tensor(ops.random_state(seed)), 1 - rate, x.dims)

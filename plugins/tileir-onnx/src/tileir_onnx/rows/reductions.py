@@ -139,7 +139,7 @@ def hardmax(call: Call, x: Tensor, *, axis: int = -1) -> Tensor:
 
 
 def _from(x: Tensor, axis: int) -> list[int]:
-    """Return an axis and all later ones, which were one axis before opset 13."""
+    """Return an axis and all later axes, which were one axis before opset 13."""
     return list(range(axis + x.rank * (axis < 0), x.rank))
 
 

@@ -243,7 +243,7 @@ def power(call: Call, x: Any, y: Any) -> Any:
 
 
 def _integer_power(call: Call, x: Any, y: Any) -> Any:
-    """Return a power of integers by repeated squaring, which wraps like PyTorch's; 0, 1 or -1 for negative ones."""
+    """Return a power of integers by repeated squaring, wrapping like PyTorch's; 0, 1 or -1 for negative exponents."""
     if not isinstance(y, Tensor):
         result = ops.full_like(x, 1)
         for digit in f"{y:b}":

@@ -158,7 +158,7 @@ def lu_factor(
 def unpack(
     call: Call, factors: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the permutation, L and U; unrequested ones have no elements."""
+    """Return the permutation, L and U; unrequested matrices have no elements."""
     _checked(call, factors)
     height, width = (int(size) for size in factors.shape[-2:])
     batch, least = _batch(factors), min(height, width)
