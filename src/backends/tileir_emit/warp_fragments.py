@@ -84,7 +84,7 @@ class WarpOperand:
 
     @property
     def turned(self) -> bool:
-        """True if ldmatrix transposes what it loads."""
+        """True if ldmatrix transposes the fragments."""
         return self.minor != 1
 
     @property

@@ -66,7 +66,7 @@ class Toolchain:
 
     @property
     def is_clang(self) -> bool:
-        """Whether it is Clang, or a descendant of it."""
+        """True for Clang, or a descendant of it."""
         return "__clang__" in self.macros
 
     def flags(self, *, fast_math: bool, language: tuple[str, ...] = ("-std=c11",)) -> tuple[str, ...]:

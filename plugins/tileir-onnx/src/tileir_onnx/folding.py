@@ -19,7 +19,7 @@ _BYTES: Final = 1 << 20
 _MOST: Final = 1 << 22
 """Maximum product of input sizes up to which nodes on several inputs are folded."""
 _JOINING: Final = frozenset({"Concat", "SequenceConstruct"})
-"""Nodes whose results have as many elements as their inputs together."""
+"""Nodes whose results have the elements of all inputs."""
 _RANDOM: Final = frozenset(
     {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )

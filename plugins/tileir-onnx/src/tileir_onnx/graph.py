@@ -159,7 +159,7 @@ class Node:
 
     @property
     def place(self) -> str:
-        """Where the node is, for errors."""
+        """Place of the node, for errors."""
         first = printable(next(iter(self.outputs), ""))
         named = f"node '{printable(self.proto.name)}'" if self.proto.name else f"the node of '{first}'"
         return f"{printable(self.file)}: {named} ({printable(self.op)})"

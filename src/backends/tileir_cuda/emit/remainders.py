@@ -1,29 +1,28 @@
-"""The exact remainder of floats as a function of LLVM IR.
+"""Exact remainders of floats as functions of LLVM IR, and exact quotients by shared reciprocals.
 
-LLVM computes ``frem`` for NVIDIA's cards as ``x - trunc(x / y) * y``, which loses all digits where the quotient is
-large. This is the long division of the significands instead, a bit at a time, as C libraries do it.
+LLVM computes ``frem`` for NVIDIA GPUs as ``x - trunc(x / y) * y``, which loses all digits for large quotients. This is
+the long division of the significands instead, a bit at a time, as in C libraries.
 
-Quotients of vectors of f16 or bf16 by a number that their lanes share: products with its reciprocal.
+Quotients of f16 or bf16 vectors by a scalar become products with its reciprocal, bit for bit equal to divisions for all
+values. A division in f32 is a dozen instructions and a call for rare values; here it is done once, and each lane costs
+two products.
 
-They are the same bits as those of divisions, for all values. A division in f32 is a dozen instructions and a call for
-rare values; here it is done once, and each lane costs two products.
+Two parts of a reciprocal in f32 hold about 48 digits of it, so that a quotient of f16 can only be wrong within 2^-47 of
+the middle between two f16. But a middle times a divisor has at most 23 digits, so other quotients are further away; and
+a quotient that is a middle, which is below the normal numbers, is a number of f32, and found exactly. (N. Brisebarre,
+J.-M. Muller and S. K. Raina, "Accelerating correctly rounded floating-point division when the divisor is known in
+advance", 2004, have proofs for quotients in the divisor's own format.) Quotients of bf16 have so few digits that one
+part suffices; but its exponents are those of f32, so dividends are scaled if the reciprocal would not be a normal
+number.
 
-Two parts of a reciprocal in f32 hold about 48 digits of it, so that a quotient of f16 can be wrong only where it is
-within 2^-47 of the middle between two f16. But such a middle times a divisor has at most 23 digits, so that a quotient
-which is no middle is further away; and one that is a middle, as only results below the normal numbers may be, is a
-number of f32, and found as it is. (N. Brisebarre, J.-M. Muller and S. K. Raina, "Accelerating correctly rounded
-floating-point division when the divisor is known in advance", 2004, have proofs for quotients in the divisor's own
-format.) Quotients of bf16 have so few digits that one part is enough; but its exponents are those of f32, so dividends
-are scaled where the reciprocal alone would be no normal number.
-
-For example, ``f16x8 q = x / broadcast<8>(y);`` becomes, behind what computes ``high`` and ``low`` of ``y``::
+For example, ``f16x8 q = x / broadcast<8>(y);`` becomes, after the computation of ``high`` and ``low`` of ``y``::
 
     f32x8 wide = cast<f32x8>(x);
     f16x8 q = cast<f16x8>(fma(wide, broadcast<8>(high), wide * broadcast<8>(low)));
 
-Quotients of f32 that are only rounded to f16 or bf16 come from both parts, too: they are the nearest numbers of f32
-unless the exact quotient is within 2^-46 of the middle between two, which the rounding behind rarely shows. Divisors
-are scaled so that both parts are normal numbers, and dividends with them.
+Quotients of f32 that are only rounded to f16 or bf16 use both parts, too: they are the nearest numbers of f32 unless
+the exact quotient is within 2^-46 of the middle between two, which the following rounding rarely shows. Divisors are
+scaled so that both parts are normal numbers, and dividends with them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Quotients of vectors of f32 by a number that a loop shares: four products and sums for each, and no branch.
+"""Quotients of f32 vectors by a loop-invariant scalar: four products and sums for each, without branches.
 
-They are the same bits as those of divisions. A division is a dozen instructions that wait for each other, and a branch
-for rare values, so that those of neighbours do not overlap. Here the reciprocal is divided for once. Two parts of it
-give a quotient that is one of the two numbers next to the exact one, and its remainder, which is a number of f32, says
-how to mend it. That is right where the first part is the number nearest to the reciprocal, and nothing overflows or is
-below the normal numbers (P. W. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
-1990).
+They are bit for bit equal to divisions. A division is a dozen dependent instructions, and a branch for rare values, so
+that neighbouring divisions do not overlap. Here the reciprocal is computed once. Two parts of it give a quotient that
+is one of the two numbers next to the exact one, and its remainder, which is a number of f32, determines the correction.
+This holds if the first part is the correctly rounded reciprocal, and nothing overflows or is below the normal numbers
+(P. W. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
 
-Where something may be, a loop notes so, goes on, and is done again by divisions behind its end: it may do nothing but
-store what it computes of other memory. For example::
+A loop records possible exceptions, and is then repeated with divisions: it may only store values computed from other
+memory. For example::
 
     for (i32 i = 0; i < 8; i += 1) unroll { f32x4 q = row[i * 4 : 4] / broadcast<4>(sum);  out[i * 4 : 4] = q; }
 
@@ -23,7 +22,7 @@ becomes::
       far = far | !(abs(q) >= FEW) & row[i * 4 : 4] is not +0;
       out[i * 4 : 4] = q;
     }
-    if (far[0] | …) for (…) unroll { … }     // as it was
+    if (far[0] | …) for (…) unroll { … }     // original
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class CudaEvent:
 
     @property
     def settled(self) -> bool:
-        """Whether completion is known without asking the driver."""
+        """True if completion is known without asking the driver."""
         return self._settled
 
     @property

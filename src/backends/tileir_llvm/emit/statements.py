@@ -437,7 +437,7 @@ class Statements:
             env.variables = around
 
     def _counted_loop(self, loop: For, begin: Value, end: Value) -> None:
-        """Write a bottom-tested loop, behind a test whether it runs at all."""
+        """Write a bottom-tested loop, after a test whether it runs at all."""
         out, kind = self.env.out, register(begin.type)
         body, done = out.fresh_label("loop"), out.fresh_label("done")
         signed = "s" if begin.type.dtype.is_signed else "u"

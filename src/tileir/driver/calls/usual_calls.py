@@ -299,5 +299,5 @@ class UsualCalls:
 
     @cached_property
     def _submits_by_calling(self) -> bool:
-        """Whether submitting runs a call at once: it is short, and the device works on host memory."""
+        """Return whether submitting runs a call at once: it is short, and the device works on host memory."""
         return self.plan.ends_at_once and (not self.plan.resources.asynchronous or self.home.works_in_place)

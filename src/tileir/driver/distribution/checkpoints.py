@@ -2,8 +2,8 @@
 
 .. code-block:: text
 
-    manifest.json    which arrays there are, and where their parts are parts-7-0        the parts of rank 0, one behind
-        the other, of the seventh checkpoint in this folder, and its mark
+    manifest.json    the arrays, and the places of their parts
+    parts-7-0        the parts of rank 0 in the seventh checkpoint of this folder, concatenated, and its mark
 
 Files are written under another name, flushed to the disk and renamed; the manifest comes last, and then files of
 earlier checkpoints are removed. So a folder has a valid checkpoint at any time from the first on, even if ranks are

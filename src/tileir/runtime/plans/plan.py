@@ -43,7 +43,7 @@ from tileir.semtree.launches import has_conditions, launches, used_buffers
 def loops_together(program: Program) -> Program:
     """Move counted loops next to later independent loops; return ``program`` itself if there are none.
 
-    A work between two such loops moves behind both if it follows one of them, otherwise in front of both.
+    A work between two such loops moves behind both if it follows one of them, otherwise before both.
     """
     works = program.works
     if not _has_several(program):

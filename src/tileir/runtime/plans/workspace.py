@@ -222,7 +222,7 @@ class SequencedWorkspace:
         """Run all launches, and return when the outputs are written.
 
         Raises:
-            BackendError: TIL808, the device cannot use even memory of its own.
+            BackendError: TIL808, the device cannot even use its own memory.
 
         """
         if not self._layout.steps or self._sequence.launch([*inputs, *outputs]):

@@ -39,7 +39,7 @@ _MOST_BY_DEPS: Final = 1024
 
 @attrs.frozen
 class MemoryPlacement:
-    """Place what the selected blocks, and blocks inside them, allocate: a byte offset in each location.
+    """Place the allocations of the selected blocks and their inner blocks: a byte offset in each location.
 
     Allocations whose live ranges may overlap get disjoint bytes; others share bytes. Concurrency follows from
     dependencies if there are any, and from the order of statements otherwise; dependencies are recomputed to include

@@ -115,7 +115,7 @@ def _without_idle(outer: Block, chosen: str, tag: str) -> Block:
 
 @attrs.frozen
 class PartitionMemory:
-    """Spread what refinements of the selected blocks hold over banks, or units, of memory: each gets a bank axis.
+    """Spread refinements of the selected blocks over banks, or units, of memory: each gets a bank axis.
 
     The bank axis is the axis along which parts of the work move, if :class:`PartitionCompute` has made parts, so that
     units find their data in their own banks; otherwise, the first axis that divides evenly. The pass ``schedule``

@@ -1,14 +1,14 @@
-"""The cheapest tiles of a block: of all of them where they are few, else of a coarse grid and its neighbours.
+"""Search for the cheapest tiles of a block: exhaustive if there are few, else in a coarse grid and its neighbours.
 
-What tiles of a block cost: many tiles at a time, as arrays.
+Costs of tiles are computed for many tiles at a time, as arrays.
 
-The cost of a tile, after PlaidML's autotile, is what a point of it takes: ``1`` for the point itself, and its share of
-the cache lines that the tile touches, times what is wasted, plus a term for the number of tiles::
+The cost of a tile, after PlaidML's autotile, is that of a point: ``1`` for the point itself, and its share of the cache
+lines that the tile touches, times the waste, plus a term for the number of tiles::
 
     (waste · (1 + input_cost · lines_in + output_cost · lines_out) / points + split_factor · log2(tiles)) / factors
 
-``waste`` is the share of points behind the ends of ranges, times how far the tile misses each ``min_`` option;
-``factors`` counts the small prime factors of the sizes, where an option asks for that.
+``waste`` is the ratio of points with those beyond the ends of ranges, times the factor by which the tile misses each
+``min_`` option; ``factors`` counts the small prime factors of the sizes, if an option requests that.
 """
 
 from __future__ import annotations

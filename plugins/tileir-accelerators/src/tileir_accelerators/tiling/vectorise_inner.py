@@ -33,7 +33,7 @@ class VectoriseInner(KernelPass):
         reqs: Tags that a block must carry; the outermost matching blocks of a kernel, and all blocks in them, are
             processed.
         vector_bytes: Width of a vector register in bytes.
-        max_lanes: Maximum number of lanes of a vector; 0 for as many as fit.
+        max_lanes: Maximum number of lanes of a vector; 0 for no limit.
         least: Minimum number of lanes.
     """
 

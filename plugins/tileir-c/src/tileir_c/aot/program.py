@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tileir_c.emitter import Source
 
 FLAGS: Final = "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-strict-aliasing"
-"""How to compile the source: without the first of the -f flags a compiler may change results, the others are for speed
-and for a workspace that holds numbers of several types one after the other."""
+"""Flags for the source: without the first -f flag a compiler may change results, the others are for speed and for a
+workspace that holds numbers of several types in turn.
+"""
 
 _NUMBERS_IN_LINE: Final = 12
 

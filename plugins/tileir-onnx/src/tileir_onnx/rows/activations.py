@@ -64,7 +64,7 @@ def leaky_relu(call: Call, x: Tensor, *, alpha: float = 0.01, consumed_inputs: S
 
 @row("PRelu", until=7)
 def prelu_before_7(call: Call, x: Tensor, slope: Tensor, *, consumed_inputs: Sequence[int] = ()) -> Tensor:
-    """Scale what is negative by one slope, or by one for each channel."""
+    """Scale negative elements by one slope, or by one for each channel."""
     one = slope.rank == 0 or slope.shape[0] == 1
     return like(ops.prelu(x, slope, axis=0 if one else 1), x)
 
