@@ -1,8 +1,8 @@
-"""Statements of a block that may touch the same memory.
+"""Alias analysis: statements of a block that may access the same memory.
 
-A :class:`Reach` is what one statement may touch of one piece of memory: a box of elements whose corner is an affine of
-indices. :func:`compare` tells two of them apart exactly where boxes decide it, and by integer programming where
-strides or constraints do. Memory that has been placed is also known by its bytes: allocations at overlapping bytes of
+A :class:`Reach` is the part of one piece of memory that a statement may access: a box of elements whose corner is an
+affine of indices. :func:`compare` decides exactly whether two of them overlap: by boxes if possible, and by integer
+programming for strides or constraints. Placed memory is also compared by bytes: allocations at overlapping bytes of
 one location are one piece of memory. This is the AliasMap of PlaidML's Stripe.
 """
 
@@ -21,11 +21,11 @@ from tileir.stripe.check.views import same_axes
 from tileir.stripe.ir import Block, Device, Direction, Load, Location, Refinement, Special, Statement, Store
 
 MemoryKey: TypeAlias = tuple[int, str]
-"""The depth of the block that allocates, or of the outermost one that is known, and the name there."""
+"""The depth of the allocating block, or of the outermost known one, and the name there."""
 
 
 class Overlap(enum.Enum):
-    """Relation of what two statements touch."""
+    """Relation between the accesses of two statements."""
 
     NONE = "no element is touched by both"
     PARTIAL = "some elements may be touched by both"
@@ -34,18 +34,17 @@ class Overlap(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Reach:
-    """Elements of one piece of memory that a statement may touch.
+    """Elements of one piece of memory that a statement may access.
 
     Attributes:
-        memory: Which piece.
-        start: The corner of a box for each axis, over indices of blocks around the statement (named ``depth:index``)
-            and over ``free``; None where the axes of some view differ, and anything may be touched.
+        memory: The piece.
+        start: The corner of a box for each axis, over indices of enclosing blocks (named ``depth:index``) and over
+            ``free``; None if the axes of some view differ, so that any element may be accessed.
         sizes: Extents of the box.
         strides: Distances of neighbours, in elements.
-        free: Ranges of the indices that vary within the statement, where these do not fill a box.
+        free: Ranges of the indices that vary within the statement, if these do not fill a box.
         constraints: Affines that are >= 0 wherever the statement runs.
         writes: Whether elements may be written.
-
     """
 
     memory: MemoryKey
@@ -59,11 +58,11 @@ class Reach:
 
 @attrs.frozen(eq=False)
 class PlacedReach:
-    """Bytes of a location that a statement may touch.
+    """Bytes of a location that a statement may access.
 
-    ``reach`` is what is touched of the piece of memory that lies there, or None for one that the statement allocates.
-    What two statements touch of one piece is compared element by element, and not by bytes. ``whole`` tells that the
-    statement may write all of it, so that whatever touches the piece meets this statement.
+    ``reach`` is the access to the memory there, or None for memory that the statement allocates. Accesses of two
+    statements to one piece are compared by elements, not bytes. ``whole`` is true if the statement may write all of
+    the piece, so that it overlaps every access to it.
     """
 
     location: Location
@@ -79,7 +78,7 @@ AnyReach: TypeAlias = Reach | PlacedReach
 
 @attrs.frozen(eq=False, repr=False)
 class _View:
-    """A refinement in terms of the memory behind it; ``start`` is None where axes differ on the way."""
+    """A refinement in terms of the memory behind it; ``start`` is None if axes differ in between."""
 
     memory: MemoryKey
     start: tuple[Affine, ...] | None
@@ -89,7 +88,7 @@ class _View:
 
 @attrs.define(eq=False)
 class Aliases:
-    """The memory behind the views of one block, and the values of its indices in terms of all blocks around it."""
+    """The memory behind the views of one block, and the values of its indices in terms of all enclosing blocks."""
 
     scope: Scope
     outer: Aliases | None = None
@@ -112,7 +111,7 @@ class Aliases:
             self.values[index.name] = value
 
     def view(self, name: str) -> _View | None:
-        """Return what is behind a refinement of the block; None where there is no such refinement."""
+        """Return the memory behind a refinement of the block; None for an unknown name."""
         if name not in self._views and name in self.scope.views:
             self._views[name] = self._resolved(self.scope.views[name])
         return self._views.get(name)
@@ -130,7 +129,7 @@ class Aliases:
         return _View(source.memory, start, refinement, source.root)
 
     def reaches(self, statement: Statement) -> Iterator[AnyReach]:
-        """Yield what a statement of the block may touch; memory that it allocates itself only where that is placed."""
+        """Yield the reaches of a statement of the block; its own allocations only if they are placed."""
         match statement:
             case Load(source=name, index=index):
                 yield from self._element(name, whole=index is not None, writes=False)
@@ -157,7 +156,7 @@ class Aliases:
         yield from _placed(view.root, reach)
 
     def _block(self, block: Block) -> Iterator[AnyReach]:
-        """Yield what a nested block may touch through each of its views, and what it and blocks inside it allocate."""
+        """Yield the reaches of a nested block through each of its views, and of allocations at any depth in it."""
         values: dict[str, Affine] = {}
         free: dict[str, int] = {}
         for index in block.indices:
@@ -181,12 +180,12 @@ class Aliases:
 
 
 def allocations(block: Block) -> Iterator[Refinement]:
-    """Yield what a block and the blocks inside it allocate, outermost first; without recursion."""
+    """Yield the allocations of a block and of nested blocks, outermost first; without recursion."""
     return (r for current in block.nested() for r in current.refinements if r.direction is Direction.NONE)
 
 
 def byte_size(refinement: Refinement) -> int:
-    """Return how many bytes an allocation takes, gaps included; of each bank where the tag ``banks`` says how many."""
+    """Return the bytes of an allocation, including gaps; per bank if the tag ``banks`` gives their number."""
     shape, banks = refinement.shape, refinement.tags.get("banks")
     elements = shape.span
     if refinement.bank_dim is not None and type(banks) is int and banks > 0 and elements:
@@ -208,7 +207,7 @@ def _placed(root: Refinement, reach: Reach | None) -> Iterator[PlacedReach]:
 
 
 def _is_all(reach: Reach, root: Refinement) -> bool:
-    """Return whether a box is all of the memory of an allocation."""
+    """Return whether a box covers an allocation."""
     if reach.start is None or reach.free or len(reach.start) != len(root.shape.dims):
         return False
     axes = zip(reach.start, reach.sizes, root.shape.sizes, strict=True)
@@ -255,7 +254,7 @@ def _shared(access: list[Affine]) -> frozenset[str]:
 def _fold_axis(
     affine: Affine, size: int, free: Mapping[str, int], shared: frozenset[str]
 ) -> tuple[Affine, int, tuple[str, ...]]:
-    """Return the corner and the size of the box that one axis sweeps, and the indices that leave gaps in it."""
+    """Return the corner and the size of the box that one axis covers, and the indices that leave gaps in it."""
     moving = [(abs(int(c)), int(c), name) for name, c in affine.terms if name in free]
     terms = {name: c for name, c in affine.terms if name not in free}
     offset = affine.offset
@@ -272,7 +271,7 @@ def _fold_axis(
 
 
 def compare(first: AnyReach, second: AnyReach, ranges: Mapping[str, int]) -> Overlap:
-    """Return how what two statements of one block touch overlaps, at one point of that block.
+    """Return the overlap of the accesses of two statements of one block, at one point of that block.
 
     ``ranges`` are those of the indices around both. NONE is a proof; PARTIAL may mean that it was not decided.
     """
@@ -318,7 +317,7 @@ def _compare_placed(first: PlacedReach, second: PlacedReach) -> Overlap:
 
 
 def same_place(first: Location, second: Location) -> bool:
-    """Return whether two locations may be one; units that are constant and differ tell them apart."""
+    """Return whether two locations may be one; different constant units are distinct."""
     return len(first) == len(second) and all(map(_same_device, first, second))
 
 
@@ -330,7 +329,7 @@ def _same_device(first: Device, second: Device) -> bool:
 
 
 def contains(outer: AnyReach, inner: AnyReach) -> bool:
-    """Return whether ``outer`` meets ``inner``, and all that :func:`compare` finds to meet ``inner`` as well."""
+    """Return whether ``outer`` overlaps ``inner``, and everything that :func:`compare` finds to overlap ``inner``."""
     if isinstance(outer, PlacedReach) or isinstance(inner, PlacedReach):
         return isinstance(outer, PlacedReach) and isinstance(inner, PlacedReach) and _contains_placed(outer, inner)
     if outer.memory != inner.memory or (outer.start is not None and outer.free):
@@ -347,7 +346,7 @@ def contains(outer: AnyReach, inner: AnyReach) -> bool:
 
 
 def _contains_placed(outer: PlacedReach, inner: PlacedReach) -> bool:
-    """Return the same for bytes: parts of one memory lie at the same bytes, and do not wait for each other."""
+    """Return :func:`contains` for bytes: parts of one piece have the same bytes without depending on each other."""
     if outer.first > inner.first or inner.end > outer.end or outer.location != inner.location:
         return False
     if outer.whole:

@@ -27,14 +27,14 @@ ATTEND: Final = "attend"
 ATTEND_BACK: Final = "attend_back"
 
 PANEL: Final = 64
-"""Columns of a tile in local memory at most: wider ones lie as several panels."""
+"""Maximum columns of a tile in local memory; wider tiles are several panels."""
 
 QUAD: Final = 4
 """Threads that share a row of sums."""
 
 
 STAGES: Final = 2
-"""Tiles of keys and of values that are in local memory at a time: of one, and of the one that is copied meanwhile."""
+"""Tiles of keys and of values in local memory: one in use, and one being copied."""
 
 
 @attrs.frozen
@@ -42,26 +42,25 @@ class Attending:
     """The parameters of ``attend``.
 
     Query ``s`` sees the keys ``t`` with ``s - before <= t <= s + after``; None is no bound. Scores of all others are
-    minus infinity, or, where ``hidden`` is a number, greater by that.
+    minus infinity or, if ``hidden`` is a number, greater by that.
 
     Attributes:
         fragment: The instruction that multiplies matrices.
         rows: Queries of a group of threads.
-        tall: Those of the threads of a fragment.
-        keys: Keys that are in local memory at a time.
-        scale: What scores are multiplied by; above 0.
-        before: How far before a query the keys are that it sees.
-        after: How far after it.
-        zeros: Whether queries that see nothing give zeros; else they give NaN.
-        finite: Whether values are finite, so that those that nobody sees need not be read.
-        parts: Of ``attend``: into how many parts the tiles of keys are split, each with its own result and logarithms,
-            which are relative to the sum of the weights of the part; None where they are not.
-        stages: Of ``attend`` by instructions of one warp: tiles of keys and of values in local memory at a time, a
+        tall: Queries of the threads of a fragment.
+        keys: Keys in local memory at a time.
+        scale: Positive factor of scores.
+        before: Maximum distance of visible keys before a query.
+        after: Maximum distance of visible keys after it.
+        zeros: Whether queries without visible keys give zeros; else they give NaN.
+        finite: Whether values are finite, so that hidden values need not be read.
+        parts: For ``attend``: number of parts of the tiles of keys, each with its own result and logarithms, which are
+            relative to the sum of the weights of the part; None without parts.
+        stages: For ``attend`` with instructions of one warp: tiles of keys and of values in local memory at a time, a
             power of two; None for :data:`STAGES`.
-        groups: Of ``attend`` by instructions of several warps, of which a group has several teams: so many groups take
-            tiles of queries in turns; None where each tile has a group of its own.
-        hidden: What is added to scores of keys that a query does not see, so that all keys are read.
-
+        groups: For ``attend`` with instructions of several warps, with several teams in a group: number of groups that
+            take tiles of queries in turns; None for a group per tile.
+        hidden: Number added to scores of hidden keys, so that all keys are read; None for minus infinity.
     """
 
     fragment: str
@@ -80,17 +79,17 @@ class Attending:
 
     @property
     def is_triangle(self) -> bool:
-        """True if queries see fewer keys the earlier, or the later, they are, and no others are read."""
+        """True if the number of visible keys grows, or shrinks, along the queries, and no others are read."""
         return self.finite and (self.before is None) != (self.after is None)
 
     @property
     def teams(self) -> int:
-        """So many times as many threads as multiply together has a group."""
+        """Number of teams of a group, each of the threads that multiply together."""
         return self.rows // self.tall
 
     @property
     def depth(self) -> int:
-        """Tiles of keys and of values that are in local memory at a time."""
+        """Tiles of keys and of values in local memory at a time."""
         return self.stages or STAGES
 
     @property
@@ -99,24 +98,24 @@ class Attending:
         return self.rows // self.tall * FRAGMENTS[self.fragment].threads
 
     def share(self, keys: int) -> int:
-        """Return how many of all keys a part has, but for the last one: whole tiles."""
+        """Return the keys of a part, except the last one: whole tiles."""
         tiles = -(-keys // self.keys)
         return -(-tiles // (self.parts or 1)) * self.keys
 
     def local_bytes(self, dtype: DType, features: int, columns: int) -> int:
-        """Return how much local memory a group needs."""
+        """Return the local memory of a group in bytes."""
         tiles = self.rows * features + self.depth * self.keys * (features + columns)
-        if FRAGMENTS[self.fragment].is_async:  # threads share nothing else but results, where they are stored as boxes
+        if FRAGMENTS[self.fragment].is_async:  # threads share nothing else, except results for box stores
             return (tiles + (self.teams > 1) * self.rows * columns) * dtype.itemsize
         return (tiles + 1) * dtype.itemsize + self.rows * QUAD * 4
 
     def back_bytes(self, dtype: DType, features: int, columns: int, *, two: bool) -> int:
-        """Return how much local memory a group needs for gradients; ``two`` where it has two outputs."""
+        """Return the local memory of a group for gradients in bytes; ``two`` if it has two outputs."""
         tiles = (self.rows + STAGES * self.keys) * (features + columns) * dtype.itemsize
         return tiles + two * STAGES * self.keys * 2 * DType.F32.itemsize
 
     def parameters(self) -> tuple[tuple[str, TagValue], ...]:
-        """Return it as the parameters of a special; bounds that there are none of are left out."""
+        """Return the parameters of a special, without absent bounds."""
         named = ((field.name, getattr(self, field.name)) for field in attrs.fields(type(self)))
         return tuple(
             (name, int(value) if isinstance(value, bool) else value) for name, value in named if value is not None
@@ -124,12 +123,11 @@ class Attending:
 
     @classmethod
     def of(cls, special: Special) -> Attending:
-        """Return what the parameters of a special say.
+        """Parse the parameters of a special.
 
         Raises:
-            ValueError: They are others.
-            TypeError: Some are missing, or too many.
-
+            ValueError: Their values are wrong.
+            TypeError: There are too few or too many.
         """
         found = dict(special.parameters)
         flags = {name: bool(found.pop(name)) for name in ("zeros", "finite") if name in found}
@@ -163,11 +161,10 @@ class Attending:
 
 
 def of_width(fragment: Fragment, width: int) -> Fragment:
-    """Return the instruction that is like another one but for the columns of its result: the widest that fits.
+    """Return the instruction like another one but for the columns of its result: the widest that fits.
 
     Raises:
         ValueError: There is none.
-
     """
     like = [
         row
@@ -182,7 +179,7 @@ def of_width(fragment: Fragment, width: int) -> Fragment:
 
 
 def attending_of(block: Block) -> tuple[Special, Attending] | None:
-    """Return the special that is all of a kernel, and its parameters, if it is ``attend`` or ``attend_back``."""
+    """Return the only special of a kernel with its parameters, if it is ``attend`` or ``attend_back``."""
     match block.statements:
         case (Special(name=name) as special,) if name in (ATTEND, ATTEND_BACK):
             return special, Attending.of(special)
@@ -200,12 +197,12 @@ def panels(columns: int) -> Iterator[tuple[int, int]]:
 
 
 def axes_of(view: Refinement) -> list[tuple[int, int]]:
-    """Return size and stride of the axes of a view that have several elements."""
+    """Return size and stride of the axes of a view with several elements."""
     return [(dim.size, dim.stride) for dim in view.shape.dims if dim.size > 1]
 
 
 def attend_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
-    """Return what is wrong with a special that is called ``attend``."""
+    """Return the fault of a special called ``attend``."""
     if (fault := _parameters_fault(special)) is not None:
         return fault
     if len(special.inputs) != 3 or len(special.outputs) not in (1, 2):
@@ -231,7 +228,7 @@ def attend_fault(special: Special, inputs: list[Refinement], outputs: list[Refin
 
 
 def attend_back_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
-    """Return what is wrong with a special that is called ``attend_back``."""
+    """Return the fault of a special called ``attend_back``."""
     if (fault := _parameters_fault(special)) is not None:
         return fault
     two = len(special.outputs) == 2

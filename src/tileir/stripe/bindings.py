@@ -1,4 +1,4 @@
-"""Bindings: what the values of an index become when a kernel runs; and the words by which text says so."""
+"""Bindings: the execution of an index in a kernel (grid axis, thread, lane, …), and their words in text."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from tileir.stripe.tags import Tags
 
 
 class Binding(enum.Enum):
-    """Meaning of the values of an index in a kernel; the value is the word of text. No binding is a loop."""
+    """Execution of an index in a kernel; the value is the word of text. Without a binding it is a loop."""
 
     GRID = "grid"
-    """An axis of the launch grid; on indices of kernels alone."""
+    """An axis of the launch grid; only for indices of kernels."""
 
     THREAD = "thread"
-    """Shared out to the threads of a group."""
+    """Distributed over the threads of a group."""
 
     LANE = "vector"
     """The lanes of a vector."""
 
     UNROLL = "unroll"
-    """A loop that is written out."""
+    """An unrolled loop."""
 
     DOT = "dot"
-    """The terms of dot products: neighbours whose products one instruction adds."""
+    """The terms of dot products: adjacent elements whose products one instruction adds."""
 
     __hash__ = object.__hash__
 
 
 MAX_LANES: Final = 1024
-"""So many lanes a vector has at most."""
+"""Maximum number of lanes of a vector."""
 
 SERIAL: Final = "serial"
-"""The word of text for an index whose points run in their order."""
+"""The word of text for an index whose points run in order."""
 
 BINDINGS: Final[Mapping[str, Binding]] = MappingProxyType({binding.value: binding for binding in Binding})
-"""The binding that each word stands for."""
+"""The binding of each word."""
 
 WORDS: Final = (*BINDINGS, SERIAL)
-"""Words by which text says how an index runs; indices have none of them as tags."""
+"""Words of text for the execution of an index; indices have none of them as tags."""
 
 
 def bindings_of(tags: Tags) -> tuple[tuple[Binding, ...], bool, Tags]:
-    """Return the bindings that words among ``tags`` stand for, whether one is ``serial``, and the other tags.
+    """Return the bindings of words among ``tags``, whether one is ``serial``, and the other tags.
 
-    Words with a value are left among the others, where the verifier tells of them.
+    Words with a value are left among the others, for the verifier to report.
     """
     words = [name for name, value in tags.items if value is None and name in WORDS]
     return tuple(BINDINGS[name] for name in words if name in BINDINGS), SERIAL in words, tags.remove(*words)

@@ -1,4 +1,4 @@
-"""Blocks of the Stripe nested polyhedral IR, and the statements, views and indices that they hold.
+"""Blocks of the Stripe nested polyhedral IR, with their statements, views and indices.
 
 Meaning, in short (:mod:`tileir.stripe.interpret.interpreter` is the definition):
 
@@ -11,11 +11,11 @@ Meaning, in short (:mod:`tileir.stripe.interpret.interpreter` is the definition)
   ``Σ access[d] · shape.dims[d].stride`` elements. Its shape holds the extent that one point touches
   and the strides, in elements, of the memory behind it.
 - A store through a refinement without aggregation, or with ASSIGN, overwrites. Through one with another
-  aggregation it merges the value. Where the direction is INOUT the value merges with what is there.
-  Where it is OUT, an *aggregation scope* opens at the outermost OUT refinement of a chain of views that
+  aggregation it merges the value. If the direction is INOUT the value merges with the earlier content.
+  If it is OUT, an *aggregation scope* opens at the outermost OUT refinement of a chain of views that
   carry that aggregation: the first store to an element within one execution of the block that owns the
   scope overwrites, later ones merge. An element that no point stores keeps its content.
-- Through OUT views that merge nothing a point reads what it has stored itself; all else is undefined to it.
+- Through OUT views without merging a point reads its own stores; all else is undefined to it.
 - Scalars are single-assignment, local to one block body, and not visible in nested blocks.
 """
 
@@ -77,11 +77,11 @@ class Direction(enum.Enum):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Refinement(Node):
-    """A view of the parent's refinement ``source``, or an allocation where ``direction`` is NONE.
+    """A view of the parent's refinement ``source``, or an allocation if ``direction`` is NONE.
 
     ``access`` has one integral affine, in the block's own indices, for each dim of ``shape``.
     ``source`` is empty exactly for allocations, whose accesses are all 0. The rank may differ from that
-    of the source where both are dense, which is how a reshape is said without a copy.
+    of the source if both are dense, which expresses a reshape without a copy.
     """
 
     name: str
@@ -99,16 +99,16 @@ class Refinement(Node):
 
     @property
     def merges(self) -> bool:
-        """True if stores through this view merge with what is there, rather than overwrite it."""
+        """True if stores through this view merge with the content, rather than overwrite it."""
         return merges(self.aggregation)
 
     @property
     def opens_scope(self) -> bool:
-        """True if each run of the block starts the aggregate anew: the first store overwrites, and later ones merge."""
+        """True if each run of the block restarts the aggregate: the first store overwrites, and later stores merge."""
         return self.direction is Direction.OUT and self.merges
 
     def element(self, direction: Direction, access: Iterable[Affine], name: str = "") -> Refinement:
-        """Return a view of the one element at ``access``, under a name of its own or the same one."""
+        """Return a view of the one element at ``access``, under another name or its own."""
         return Refinement(name or self.name, direction, self.name, tuple(access), self.shape.element)
 
 
@@ -120,10 +120,10 @@ def allocation(name: str, dtype: DType, sizes: Sequence[int], location: Location
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Index(Node):
-    """An index of a block; see the module text for its values.
+    """An index of a block; the module docstring defines its values.
 
-    ``binding`` says what its values become in a kernel, and changes no result, nor does ``role``, in a product of
-    matrices. With ``serial``, the points of the block run in their order.
+    ``binding`` defines its execution in a kernel, and changes no result, and neither does ``role``, in a matrix
+    product. With ``serial``, the points of the block run in order.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Index(Node):
 
     @property
     def words(self) -> Tags:
-        """Words for it in text: its tags, and those for its binding, order and role."""
+        """Its words in text: its tags, and those for its binding, order and role."""
         if not self.serial and self.binding is None and self.role is None:
             return self.tags
         own = [*([SERIAL] if self.serial else []), *([self.binding.value] if self.binding else [])]
@@ -144,26 +144,26 @@ class Index(Node):
 
     @property
     def is_marked(self) -> bool:
-        """True if anything says how it runs, or what it is for: a binding, its order, a role, or a tag."""
+        """True if it has a schedule or a purpose: a binding, an order, a role, or a tag."""
         return self.serial or bool(self.binding or self.role or self.tags.items)
 
     @property
     def is_plain(self) -> bool:
-        """True if it starts at 0, and nobody has said how it runs, or what it is for."""
+        """True if it starts at 0, without a schedule or a purpose."""
         return self.affine is None and not self.is_marked
 
     def bound(self, binding: Binding | None) -> Index:
-        """Return it with another binding, or none."""
+        """Return the index with another binding, or none."""
         return attrs.evolve(self, binding=binding)
 
     def worded(self, *words: str) -> Index:
-        """Return it with tags added; a word for a binding, or for order, says that instead."""
+        """Return the index with tags added; words for a binding, or for order, set these."""
         bindings, serial, tags = bindings_of(self.tags.add(*words))
         return attrs.evolve(self, binding=(*bindings, self.binding)[0], serial=serial or self.serial, tags=tags)
 
 
 class Definition(Node):
-    """A statement that defines a scalar, whose text stands before the form of its class."""
+    """A statement that defines a scalar, whose text precedes the form of its class."""
 
     __slots__ = ()
     head: ClassVar[str] = "{into:scalar} = "
@@ -174,7 +174,8 @@ class Load(Definition):
     """``$into = load(source)``: read one element.
 
     With ``index``, an integer scalar, the element is displaced along axis 0 of the view by that value clamped to
-    ``[0, size - 1]``, where size is that axis' extent (``INSIDE``: it is there): ``$into = load(source[$index])``.
+    ``[0, size - 1]``, where size is that axis' extent (``INSIDE``: it needs no clamping):
+    ``$into = load(source[$index])``.
     """
 
     form: ClassVar[str] = r"load({source}[\[{index:scalar}\]])"
@@ -211,7 +212,7 @@ class LoadIndex(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Constant(Definition):
-    """``$into = (dtype)value``; compared by text, which tells 0.0 from -0.0 and a NaN from no other."""
+    """``$into = (dtype)value``; compared by text, so that 0.0 is not -0.0 and a NaN equals another."""
 
     form: ClassVar[str] = "({dtype:kind}){value}"
     into: str = attrs.field(metadata=INTRODUCES)
@@ -223,7 +224,7 @@ class Constant(Definition):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Intrinsic(Definition):
-    """``$into = op($inputs…)`` with result ``dtype``; operand dtypes as :class:`tileir.core.ops.OpInfo` asks."""
+    """``$into = op($inputs…)`` with result ``dtype``; :class:`tileir.core.ops.OpInfo` defines the operand dtypes."""
 
     form: ClassVar[str] = "{op}{dtype:suffix}{inputs:scalars}"
     op: Op
@@ -252,11 +253,10 @@ class Special(Node):
 
     Known are ``copy`` and ``transpose`` (one input, one output), ``fill`` (no input; the parameter ``value``) and
     ``zero``, and the hint ``prefetch`` (no output; the parameter ``ahead``, in elements). ``order`` (one input, one
-    output; the parameter ``descending``, 0 or 1) stores where the elements of a row stand when they are sorted, as
+    output; the parameter ``descending``, 0 or 1) stores the places of the elements of a row in sorted order, as
     :func:`tileir.core.numbers.arithmetic.order` does: as many as the output, a row of integers, has elements.
-    ``attend`` and ``attend_back`` are those of :mod:`tileir.stripe.attending`, ``add_segments`` that of
-    :mod:`tileir.stripe.segments`. Others are for back ends and
-    tensorisation, and have no meaning here.
+    ``attend`` and ``attend_back`` are in :mod:`tileir.stripe.attending`, ``add_segments`` is in
+    :mod:`tileir.stripe.segments`. Others are for back ends and tensorisation, and have no meaning here.
     """
 
     form: ClassVar[str] = "{outputs:names} = {name}{inputs:arguments}"
@@ -270,10 +270,10 @@ class Special(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Reduction(Node):
-    """Work of a block whose points run in order on a state, which is its INOUT views, in order: one element each.
+    """Tuple reduction of a block whose points update a state in order: its INOUT views, of one element each.
 
-    A point is a step of the rule of ``combine`` for ``elements`` counted in ``positions``. So elements may be taken in
-    any grouping: by several states that begin with the identity, and are merged by the rule.
+    A point is a step of the rule of ``combine`` for ``elements`` counted in ``positions``. So elements may be
+    regrouped: by several states that begin with the identity, and are merged by the rule.
     """
 
     form: ClassVar[str] = "reduction {combine} {elements} {positions}"
@@ -289,7 +289,7 @@ class Reduction(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Block(Whole):
-    """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0; see above."""
+    """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0."""
 
     name: str = ""
     indices: tuple[Index, ...] = ()
@@ -305,7 +305,7 @@ class Block(Whole):
 
     @property
     def words(self) -> Tags:
-        """Words for it in text: its tags, and that for its instruction."""
+        """Its words in text: its tags, and that for its instruction."""
         if self.instruction is None:
             return self.tags
         from tileir.stripe.text.instruction_words import instruction_words  # forms are slow to import
@@ -313,7 +313,7 @@ class Block(Whole):
         return self.tags.add(**instruction_words(self.instruction))
 
     def refinement(self, name: str) -> Refinement:
-        """Return the refinement called ``name``; a KeyError is a defect of the caller."""
+        """Return the refinement with this name; a KeyError is a defect of the caller."""
         for refinement in self.refinements:
             if refinement.name == name:
                 return refinement
@@ -321,11 +321,11 @@ class Block(Whole):
 
     @property
     def is_serial(self) -> bool:
-        """True if the points of this block, blocks inside not counted, run one after the other."""
+        """True if the points of this block, without nested blocks, run one after another."""
         return any(index.serial for index in self.indices)
 
     def index(self, name: str) -> Index:
-        """Return the index called ``name``; a KeyError is a defect of the caller."""
+        """Return the index with this name; a KeyError is a defect of the caller."""
         for index in self.indices:
             if index.name == name:
                 return index
@@ -333,7 +333,7 @@ class Block(Whole):
 
     @property
     def points(self) -> int:
-        """Points of its box, of which constraints may leave fewer."""
+        """Number of points of its box, without constraints."""
         return prod([index.range for index in self.indices])
 
     @property
@@ -347,7 +347,7 @@ class Block(Whole):
         return tuple([s for s in self.statements if isinstance(s, Block)])
 
     def nested(self) -> Iterator[Block]:
-        """Yield this block and all blocks inside it, each before those that it holds; without recursion."""
+        """Yield this block and all nested blocks, outer blocks first; without recursion."""
         pending = [self]
         while pending:
             block = pending.pop()
@@ -355,7 +355,7 @@ class Block(Whole):
             pending.extend(reversed(block.blocks))
 
     def summary(self) -> str:
-        """Return the name, the indices, and how many statements there are."""
+        """Return the name, the indices, and the number of statements."""
         indices = ", ".join(f"{index.name}:{index.range}" for index in self.indices)
         return f"{self.name}[{indices}]: {counted(statements_in(self.statements), 'statement')}"
 
@@ -372,7 +372,7 @@ class Buffer(Node):
     data: Content = attrs.field(repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickles and copies are made of: bytes, since views of memory have none."""
+        """Return the parts for pickles and copies: bytes, since views of memory cannot be pickled."""
         return type(self), (self.name, bytes(self.data))
 
 
@@ -405,7 +405,7 @@ def views_written(statement: Statement) -> tuple[str, ...]:
 
 
 def renamed(statement: Statement, scalars: Mapping[str, str], views: Mapping[str, str]) -> Statement:
-    """Return a statement with the scalars and refinements of its block renamed; itself where it has none of them."""
+    """Return a statement with the scalars and refinements of its block renamed; itself if it has none of them."""
     if not isinstance(statement, Block):
         return schema.with_names(statement, scalars, views)
     sourced = rewritten(

@@ -1,4 +1,4 @@
-"""The works of a Stripe program as a graph: what hands on memory to what."""
+"""Data-flow graph of the works of a Stripe program, linked by memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def dataflow(program: Program) -> nx.DiGraph[str]:
-    """Link inputs, constants, works and outputs by the memory that they hand on, within a step of each loop."""
+    """Link inputs, constants, works and outputs by memory, within a step of each loop."""
     graph = WorkGraph(NameScope.of(memory.name for memory in program.memory))
     views = {memory.name: memory for memory in program.memory}
     for name in program.inputs:

@@ -1,8 +1,7 @@
 """Dependences between the statements of a block: the meaning of ``deps``.
 
-A statement must follow each earlier one that defines a scalar which it uses, or that touches memory which it touches
-too, where one of both writes. Deps say so directly or by way of others; no deps at all in a block say that its
-statements run in order.
+A statement must follow each earlier one that defines a scalar which it uses, or that accesses the same memory, if one
+of both writes. Deps express this directly or transitively; without any deps, the statements of a block run in order.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Statement, scalar_inputs, scalar_output
 
 WINDOW: Final = 4096
-"""How many statements back transitivity is known exactly: the cost of each is one bit for each statement."""
+"""Distance in statements up to which transitivity is exact: each costs one bit per statement."""
 
 _MOST_PENDING: Final = 64
-"""Beyond so many unordered writes to one piece of memory the next one waits for all accesses, whatever it touches."""
+"""Maximum unordered writes to one piece of memory; the next write waits for all accesses."""
 
 
 @attrs.define(eq=False)
 class Order:
-    """Statements that follow each statement, directly or not, as they are added in order.
+    """Transitive predecessors of each statement, as statements are added in order.
 
-    Bit ``k`` of a mask stands for the statement ``k + 1`` places before; older ones than :data:`WINDOW` are unknown.
+    Bit ``k`` of a mask stands for the statement ``k + 1`` places before; statements before :data:`WINDOW` are unknown.
     """
 
     _masks: list[int] = attrs.field(factory=list, init=False)
@@ -43,17 +42,17 @@ class Order:
             self._masks[number - WINDOW] = 0  # no later statement looks that far back
 
     def _shifted(self, dep: int, number: int) -> int:
-        """Return ``dep`` and all that it follows, as a mask of the statement ``number``."""
+        """Return ``dep`` and its predecessors, as a mask relative to the statement ``number``."""
         distance = number - dep
         return 0 if distance > WINDOW else 1 << (distance - 1) | self._masks[dep] << distance
 
     def follows(self, later: int, earlier: int) -> bool:
-        """Return whether ``later`` surely follows ``earlier``."""
+        """Return whether ``later`` certainly follows ``earlier``."""
         distance = later - earlier
         return 0 < distance <= WINDOW and bool(self._masks[later] >> (distance - 1) & 1)
 
     def direct(self, needed: Iterable[int]) -> tuple[int, ...]:
-        """Return what the next statement must follow without what follows from the rest."""
+        """Return the direct predecessors of the next statement: ``needed`` without transitive predecessors."""
         number = len(self._masks)
         kept: list[int] = []
         covered = 0
@@ -66,7 +65,7 @@ class Order:
 
 
 def order_of(statements: Iterable[Statement]) -> Order:
-    """Return the order that the deps of statements make."""
+    """Return the order given by the deps of statements."""
     order = Order()
     for statement in statements:
         order.add(statement.deps)
@@ -76,7 +75,7 @@ def order_of(statements: Iterable[Statement]) -> Order:
 def dependences(scope: Scope) -> tuple[tuple[int, ...], ...]:
     """Return minimal deps for each statement of a block, in rising order.
 
-    What follows by transitivity is left out, exactly so for statements that are less than :data:`WINDOW` apart.
+    Transitive deps are omitted, exactly for statements less than :data:`WINDOW` apart.
     """
     order = Order()
     result = []
@@ -88,7 +87,7 @@ def dependences(scope: Scope) -> tuple[tuple[int, ...], ...]:
 
 
 def requirements(scope: Scope) -> Iterator[tuple[int, ...]]:
-    """Yield, for each statement, earlier ones that it must follow; those between which these stand may be left out."""
+    """Yield, for each statement, earlier statements that it must follow; transitive predecessors may be missing."""
     aliases = Aliases(scope)
     pending = _Pending(aliases)
     defined: dict[str, int] = {}
@@ -102,7 +101,7 @@ def requirements(scope: Scope) -> Iterator[tuple[int, ...]]:
 
 @attrs.define(eq=False, repr=False)
 class _Accesses:
-    """Reads and writes of one piece of memory, or of one stretch of bytes, that later ones may have to follow."""
+    """Accesses to one piece of memory, or stretch of bytes, that later accesses may have to follow."""
 
     reads: list[tuple[int, AnyReach]] = attrs.field(factory=list)
     writes: list[tuple[int, AnyReach]] = attrs.field(factory=list)
@@ -114,12 +113,12 @@ class _Accesses:
                 yield number
 
     def prune(self, reach: AnyReach) -> None:
-        """Forget what a write stands for from now on."""
+        """Drop accesses that a write supersedes."""
         for known in (self.reads, self.writes):
             known[:] = [item for item in known if not contains(reach, item[1])]
 
     def note(self, number: int, reach: AnyReach) -> tuple[int, ...]:
-        """Remember an access; return what it has to wait for so that not too many are kept."""
+        """Record an access; return the statements that it has to follow to bound the record."""
         if not reach.writes:
             self.reads.append((number, reach))
             return ()
@@ -133,14 +132,14 @@ class _Accesses:
 
 @attrs.define(eq=False, repr=False)
 class _Arena:
-    """Accesses to the bytes of memories of one name, by the stretches that are touched."""
+    """Accesses to the bytes of memories of one name, by stretch."""
 
     _starts: list[tuple[int, int]] = attrs.field(factory=list, init=False)  # sorted: first byte, and first behind
     _stretches: dict[tuple[int, int], _Accesses] = attrs.field(factory=dict, init=False)
     _longest: int = attrs.field(default=0, init=False)
 
     def meeting(self, reach: PlacedReach) -> Iterator[_Accesses]:
-        """Yield the accesses to all stretches that share bytes with ``reach``."""
+        """Yield the accesses to all stretches that overlap ``reach``."""
         for place in range(bisect_left(self._starts, (reach.first - self._longest, 0)), len(self._starts)):
             first, end = self._starts[place]
             if first >= reach.end:
@@ -149,7 +148,7 @@ class _Arena:
                 yield self._stretches[first, end]
 
     def at(self, reach: PlacedReach) -> _Accesses:
-        """Return the accesses to just the bytes of ``reach``."""
+        """Return the accesses to exactly the bytes of ``reach``."""
         stretch = (reach.first, reach.end)
         if stretch not in self._stretches:
             insort(self._starts, stretch)
@@ -160,14 +159,14 @@ class _Arena:
 
 @attrs.define(eq=False, repr=False)
 class _Pending:
-    """Accesses that later ones may have to follow, by the memory that they touch."""
+    """Accesses that later accesses may have to follow, by memory."""
 
     aliases: Aliases
     _accesses: dict[MemoryKey, _Accesses] = attrs.field(factory=dict, init=False)
     _arenas: dict[tuple[str, ...], _Arena] = attrs.field(factory=dict, init=False)
 
     def visit(self, number: int, reaches: Sequence[AnyReach]) -> set[int]:
-        """Return the statements that ``number`` must follow, and remember what it touches."""
+        """Return the statements that ``number`` must follow, and record its accesses."""
         found: set[int] = set()
         for reach in reaches:
             for accesses in self._meeting(reach):
@@ -194,7 +193,7 @@ class _Pending:
 
 
 def _everything(reach: AnyReach) -> AnyReach:
-    """Return an access that clashes with all others to the same memory, or the same bytes."""
+    """Return an access that clashes with all others to its memory, or to its bytes."""
     if isinstance(reach, PlacedReach):
         location = tuple(attrs.evolve(device, units=()) for device in reach.location)
         return PlacedReach(location, reach.first, reach.end, writes=True)

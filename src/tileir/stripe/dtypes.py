@@ -1,4 +1,4 @@
-"""The dtype of each scalar of a block body, and how the textual form spells dtypes."""
+"""Dtypes of the scalars of a block body, and their spelling in text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadInde
 SPELLING: Final[Mapping[DType, str]] = MappingProxyType(
     {dtype: f"fp{dtype.value[1:]}" if dtype.value[0] == "f" else dtype.value for dtype in DType}
 )
-"""How the text writes a dtype: Stripe's floats are ``fp32``, not ``f32``."""
+"""Spelling of dtypes in text: Stripe's floats are ``fp32``, not ``f32``."""
 
 DTYPES: Final[Mapping[str, DType]] = MappingProxyType({text: dtype for dtype, text in SPELLING.items()})
 """The inverse of :data:`SPELLING`."""
 
 
 def intrinsic_dtype(op: Op, operands: Sequence[DType | None]) -> DType | None:
-    """Return the dtype of ``op`` applied to operands of these dtypes; None where it cannot be told."""
+    """Return the dtype of ``op`` applied to operands of these dtypes; None if unknown."""
     if op.info.compares:
         return DType.BOOL
     if op is Op.BITS:
@@ -29,7 +29,7 @@ def intrinsic_dtype(op: Op, operands: Sequence[DType | None]) -> DType | None:
 
 
 def scalar_dtype(statement: Statement, views: Mapping[str, DType]) -> DType | None:
-    """Return the dtype of the scalar that ``statement`` defines; None where it defines none or it cannot be told.
+    """Return the dtype of the scalar that ``statement`` defines; None if it defines none or the dtype is unknown.
 
     ``views`` holds the dtypes of the block's refinements.
     """

@@ -1,7 +1,7 @@
-"""Nested blocks to programs: the inverse of :mod:`tileir.stripe.nesting`.
+"""Conversion of nested blocks to programs: the inverse of :mod:`tileir.stripe.nesting`.
 
-Views of the blocks around kernels disappear, so they have to show memory as it is. Memory that a loop allocates gets a
-name of its own in the whole program.
+Views of the blocks around kernels disappear, so they have to show whole memory unchanged. Allocations of loops get
+unique names in the program.
 """
 
 from __future__ import annotations
@@ -32,23 +32,21 @@ from tileir.stripe.works import MAX_LOOPS, parts, sorted_memory
 
 
 def flattened(entry: Block, inputs: Iterable[str], outputs: Iterable[str], buffers: Iterable[Buffer] = ()) -> Program:
-    """Return the program of which ``entry`` is the outermost block.
+    """Return the program whose outermost block is ``entry``.
 
     Raises:
         VerifyError: TIL501, the blocks around kernels are not as :mod:`tileir.stripe.nesting` says.
-
     """
     return _Flattening({}).program(entry, tuple(inputs), tuple(outputs), tuple(buffers))
 
 
 def with_entry(program: Program, entry: Block) -> Program:
-    """Return a program with other blocks; itself where they are its own.
+    """Return a program with other blocks; itself if they are its own.
 
-    What stays the same block stays the same kernel and launch.
+    Identical blocks stay the same kernel and launch.
 
     Raises:
         VerifyError: As :func:`flattened`.
-
     """
     if entry is program.entry:
         return program
@@ -68,12 +66,11 @@ def with_blocks(
     Args:
         program: The program.
         blocks: Kernels, whose views have names of memory as their sources, in the order in which they run.
-        memory: What the program allocates then; None for what it does now.
-        buffers: The constants then.
+        memory: The new allocations of the program; None for no change.
+        buffers: The new constants; None for no change.
 
     Raises:
-        VerifyError: TIL501, a statement is no kernel, or sees what is not there.
-
+        VerifyError: TIL501, a statement is no kernel, or views unknown memory.
     """
     known: dict[int, tuple[Kernel, Launch]] = {}
     _remember(program.kernels, program.main, program.works, known)
@@ -95,7 +92,7 @@ def with_blocks(
 def _remember(
     kernels: tuple[Kernel, ...], block: Block, works: tuple[Work, ...], known: dict[int, tuple[Kernel, Launch]]
 ) -> None:
-    """Note the kernel and the launch that each statement of a block stands for, and those of blocks inside."""
+    """Record the kernel and the launch of each statement of a block, and of nested blocks."""
     for statement, work in zip(block.statements, works, strict=True):
         if isinstance(work, Launch):
             known[id(statement)] = (kernels[work.kernel], work)
@@ -106,14 +103,13 @@ def _remember(
 
 @attrs.define(eq=False, repr=False)
 class _Flattening:
-    """A program while it is made of blocks.
+    """State of the construction of a program from blocks.
 
     Attributes:
-        known: The kernel and launch that blocks stood for in the program from which they came, by their :func:`id`.
+        known: The kernel and launch of blocks in their original program, by :func:`id`.
         table: The kernels so far.
         memory: The memory so far, by name.
-        names: The names of memory that are taken.
-
+        names: Names of memory in use.
     """
 
     known: Mapping[int, tuple[Kernel, Launch]]
@@ -124,7 +120,7 @@ class _Flattening:
     def program(
         self, entry: Block, inputs: tuple[str, ...], outputs: tuple[str, ...], buffers: tuple[Buffer, ...]
     ) -> Program:
-        """Return the program of a whole."""
+        """Return the program of an entry block."""
         main = entry.statements[0] if len(entry.statements) == 1 else None
         if entry.indices or entry.constraints:
             _refuse("the entry block must have no indices or constraints")
@@ -140,7 +136,7 @@ class _Flattening:
         return sorted_memory(Program(memory, kernels, works, inputs, outputs, buffers, entry.name, tags))
 
     def _allocated(self, block: Block, names: dict[str, str], place: str) -> dict[str, str]:
-        """Add the memory that a block allocates, and return the names of all that blocks inside see."""
+        """Add the allocations of a block, and return the names of all memory visible inside."""
         for each in block.refinements:
             if each.direction is Direction.NONE:
                 if each.name in names:
@@ -152,7 +148,7 @@ class _Flattening:
         return names
 
     def _seen(self, block: Block, outer: Mapping[str, str], place: str) -> dict[str, str]:
-        """Return the memory that each view of a block shows, and add what it allocates."""
+        """Return the memory of each view of a block, and add its allocations."""
         if (block.indices and LOOP not in block.tags) or block.constraints:
             _refuse(f"the {place} block must have no indices or constraints")
         names: dict[str, str] = {}
@@ -172,7 +168,7 @@ class _Flattening:
         return self._allocated(block, names, f"the {place} block")
 
     def _say(self, name: str, view: Refinement) -> None:
-        """Say of memory what a view of all of it says."""
+        """Transfer the annotations of a view of whole memory to the memory."""
         memory = self.memory[name]
         if len(view.shape.dims) != len(memory.shape.dims):
             return
@@ -182,7 +178,7 @@ class _Flattening:
             self.memory[name] = attrs.evolve(memory, tags=new, bank_dim=bank, location=view.location)
 
     def works(self, block: Block, names: Mapping[str, str], place: str, depth: int) -> tuple[Work, ...]:
-        """Return the works that the statements of a block are; ``names`` has the memory that each view shows."""
+        """Return the works of a block's statements; ``names`` has the memory of each view."""
         if depth > MAX_LOOPS:
             _refuse(f"loops are nested deeper than {MAX_LOOPS}")
         works: list[Work] = []
@@ -196,7 +192,7 @@ class _Flattening:
         return tuple(works)
 
     def launch(self, block: Statement, names: Mapping[str, str], place: str) -> Launch:
-        """Return the launch that a block stands for; a known one where it came from a program."""
+        """Return the launch of a block; the known one if the block is from a program."""
         if not isinstance(block, Block):
             _refuse(f"{place} must be a block: a kernel, a loop or a branch")
         known = self._known(block)
@@ -211,7 +207,7 @@ class _Flattening:
         return self.table.launch(block, self.memory)
 
     def _known(self, block: Block) -> tuple[Kernel, Launch] | None:
-        """Return the kernel and launch that a block stood for before, unless memory is laid out differently now."""
+        """Return the original kernel and launch of a block, unless the layout of its memory has changed."""
         known = self.known.get(id(block))
         if known is None:
             return None

@@ -1,6 +1,6 @@
-"""Instructions of a device that blocks stand for, beside their meaning; and the words by which text says so.
+"""Device instructions that blocks map to, and their words in text.
 
-The blocks mean the same without, and that is how devices run them that have no such instruction.
+Blocks have the same meaning without them, and devices that lack an instruction run the block itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Product(Node):
-    """A product of matrices by the fragment of that name: :class:`Index.role` says what its indices move along."""
+    """A matrix product by the named fragment; :class:`Index.role` gives the roles of its indices."""
 
     form: ClassVar[str] = "{fragment}"
     fragment: str
@@ -32,12 +32,12 @@ class Product(Node):
 class Pipeline(Node):
     """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
 
-    Each iteration has its own local memory, which the block allocates; ``stages`` of them do at a time. Where so many
-    ``groups`` are asked for, no more than that run: each takes several points of the grid in turn, and its copies run
-    ahead into the next point. With ``registers``, devices that can ask for copies by one thread have a warp of its own
-    do so: these are how many its threads have, and those of all others. The latter go on in ``teams`` of as many
-    threads, which hand each other nothing. So many neighbours along the last index of the grid may be a ``cluster``,
-    whose groups copy boxes together that do not depend on it.
+    Each iteration has its own local memory, which the block allocates; ``stages`` copies of it suffice. With
+    ``groups``, only this number of groups runs: each takes several points of the grid in turn, and its copies run ahead
+    into the next point. With ``registers``, on devices where one thread can request copies, a separate warp does so:
+    these are the numbers of registers of its threads, and of all others. The latter run in ``teams`` of equally many
+    threads, which exchange nothing. ``cluster`` neighbours along the last index of the grid may form a cluster, whose
+    groups share copies of boxes that do not depend on it.
     """
 
     form: ClassVar[str] = (
@@ -54,11 +54,10 @@ class Pipeline(Node):
 class Copy(Node):
     """Copies ahead, in a block with :class:`Pipeline`.
 
-    Where its sizes are said, the block copies a box of a dense tensor, ``box[i]`` of ``extents[i]`` elements along axis
-    i, which are ``strides[i]`` apart: every one or, with ``steps``, every ``steps[i]``-th one. They lie along axis i of
-    what the block sees or, with ``axes``, axis ``axes[i]``, which may stand for several: see :meth:`places`. Its tests
-    are that a place is in the tensor, and zeros are written for others. One thread can ask for all of it on some
-    devices.
+    If sizes are given, the block copies a box of a dense tensor, ``box[i]`` of ``extents[i]`` elements along axis i,
+    with stride ``strides[i]``: all or, with ``steps``, every ``steps[i]``-th one. They are along axis i of the block's
+    view or, with ``axes``, along axis ``axes[i]``, which may combine several: see :meth:`places`. Its tests are that a
+    place is in the tensor, and zeros are written for others. On some devices one thread can request the whole copy.
     """
 
     form: ClassVar[str] = "{box} of {extents} by {strides}[ every {steps}][ along {axes}]"
@@ -70,7 +69,7 @@ class Copy(Node):
 
     @property
     def along(self) -> tuple[int, ...]:
-        """The axis of what the block sees for each axis of the box."""
+        """The axis of the block's view for each axis of the box."""
         return self.axes or tuple(range(len(self.box)))
 
     @property
@@ -79,10 +78,10 @@ class Copy(Node):
         return self.steps or (1,) * len(self.box)
 
     def places(self, access: Sequence[Affine], strides: Sequence[int]) -> list[Affine]:
-        """Return the place along each axis of the tensor, for one along each axis of what the block sees.
+        """Return the place along each axis of the tensor, for one along each axis of the block's view.
 
-        Where one of these stands for several of the tensor, a term moves along the first one, of those far apart first,
-        that has it as a multiple.
+        If a view axis combines several tensor axes, a term moves along the first of these, largest strides first, whose
+        stride divides it.
         """
         result = [Affine()] * len(self.box)
         for number in dict.fromkeys(self.along):
@@ -105,18 +104,18 @@ class Copy(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class CopyBack(Copy):
-    """Copies a box of local memory to a dense tensor, of which sizes say what those of a :class:`Copy` say.
+    """A copy of a box of local memory to a dense tensor, with sizes as in :class:`Copy`.
 
-    Its tests are that a place is in the tensor. One thread can ask for all of it on some devices, and go on meanwhile.
+    Its tests are that a place is in the tensor. On some devices one thread can request the whole copy, asynchronously.
     """
 
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Repair(Node):
-    """A block that writes again what is there, unless an instruction before took terms in that constraints leave out.
+    """A block that recomputes results, in case an earlier instruction included terms that constraints exclude.
 
-    Those terms are zeros times something, so they make a difference only where that is no finite number: the sum is
-    none then. A device runs the block where what it is going to write holds such a sum.
+    Those terms are zeros times something, so they matter only for infinity and NaN: the sum is NaN then. A device runs
+    the block if its targets hold a sum like that.
     """
 
 
@@ -129,20 +128,20 @@ COPY_BACK: Final = "copy_back"
 REPAIR: Final = "repair"
 
 INSTRUCTIONS: Final = (PRODUCT, PIPELINE, COPY_BACK, REPAIR)
-"""Words by which text says what instruction a block is; blocks have none of them as tags.
+"""Words of text for instructions of blocks; blocks have none of them as tags.
 
-In a pipeline there is :data:`COPY`, too; elsewhere that is a tag.
+In a pipeline, :data:`COPY` is one, too; elsewhere it is a tag.
 """
 
 
 class RoleKind(enum.Enum):
-    """Axis of a product that an index moves along; the value is the word of text."""
+    """Axis of a product along which an index moves; the value is the word of text."""
 
     LANE = "lane"
     """The threads that run a fragment together, from a bit of their number on."""
 
     ELEMENT = "element"
-    """What a thread holds of a fragment, from a bit of its number on."""
+    """A thread's elements of a fragment, from a bit of their number on."""
 
     TILE_HIGH = "tile_high"
     """Fragments of rows, of a second index of rows."""
@@ -154,19 +153,19 @@ class RoleKind(enum.Enum):
     """Fragments of columns."""
 
     DEPTH = "depth"
-    """What is summed up."""
+    """The summed axis."""
 
     __hash__ = object.__hash__
 
     @property
     def has_bits(self) -> bool:
-        """True if a bit belongs to it."""
+        """True if the role has a bit."""
         return self in (RoleKind.LANE, RoleKind.ELEMENT)
 
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Role(Node):
-    """Role of an index in a product; ``bit`` is 0 where none belongs to it."""
+    """Role of an index in a product; ``bit`` is 0 if it has none."""
 
     kind: RoleKind
     bit: int = 0
@@ -178,7 +177,7 @@ def role_words(role: Role) -> dict[str, TagValue]:
 
 
 def role_of(tags: Tags) -> tuple[Role | None, Tags]:
-    """Return the role that a word among the ``tags`` of an index of a product stands for, and the other tags."""
+    """Return the role given by a word among the ``tags`` of an index of a product, and the other tags."""
     for kind in RoleKind:
         if kind.value in tags:
             bit = tags.get(kind.value)
@@ -190,7 +189,7 @@ def role_of(tags: Tags) -> tuple[Role | None, Tags]:
 
 
 def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
-    """Yield what is wrong with the instruction of a block in another one, and with the roles of its indices."""
+    """Yield the faults of the instruction of a block in its parent, and of the roles of its indices."""
     copies = around is not None and isinstance(around.instruction, Pipeline)
     for word in (name for name, _ in block.tags.items if name in INSTRUCTIONS or (copies and name == COPY)):
         yield f"a block must not have the tag {word}: say instruction={_CLASSES[word]} instead"

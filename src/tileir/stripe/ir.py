@@ -1,4 +1,4 @@
-"""Nodes of Stripe: programs of memory, kernels and works; :mod:`tileir.stripe.blocks` says what blocks mean."""
+"""Nodes of Stripe: programs of memory, kernels and works; :mod:`tileir.stripe.blocks` defines blocks."""
 
 from __future__ import annotations
 
@@ -85,11 +85,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Program(ShownProgram, Whole):
-    """Memory, the kernels that run on it, each once however often it is launched, and the works that launch them.
+    """Memory, the kernels that run on it, each listed once, and the works that launch them.
 
-    ``memory`` are allocations: the parameters and results, constants (``constant``), whose content ``buffers`` has, and
-    temporaries, which are all others. Works run in order, as far as their ``deps`` do not say otherwise.
-    :mod:`tileir.stripe.nesting` shows a program as nested blocks, as its text does, and makes programs of such blocks.
+    ``memory`` are allocations: the parameters and results, constants (``constant``) with their content in ``buffers``,
+    and temporaries, which are all others. Works run in order, unless their ``deps`` say otherwise.
+    :mod:`tileir.stripe.nesting` shows a program as nested blocks, as its text does; the inverse is
+    :mod:`tileir.stripe.flattening`.
     """
 
     memory: tuple[Refinement, ...]
@@ -108,18 +109,18 @@ class Program(ShownProgram, Whole):
 
     @cached_property
     def main(self) -> Block:
-        """The block whose statements are the kernels, as often as they are launched, and loops."""
+        """The block whose statements are the kernels, once per launch, and loops."""
         return main_of(self)
 
     def graph(self) -> nx.DiGraph[str]:
-        """Return a frozen networkx graph of inputs, works and outputs, linked by the memory that works hand on.
+        """Return a frozen networkx graph of inputs, works and outputs, linked by memory.
 
-        :mod:`tileir.core.graphs.frozen` tells the attributes.
+        :mod:`tileir.core.graphs.frozen` describes the attributes.
         """
         from tileir.stripe.dataflow import dataflow  # it imports this module
 
         return dataflow(self)
 
     def summary(self) -> str:
-        """Return inputs, outputs, and how many kernels there are."""
+        """Return inputs, outputs, and the number of kernels."""
         return f"{call_of('', self.inputs, self.outputs)}: {counted(len(self.kernels), 'kernel')}"

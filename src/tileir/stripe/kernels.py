@@ -1,7 +1,7 @@
-"""Kernels: blocks over parameters, and what kernels have in common that are equal but for names.
+"""Kernels: blocks over parameters, and the common form of kernels that are equal except for names.
 
-Names are those of views, scalars and blocks; comments count as names. Indices have the same names, or kernels stay
-different: affines are sorted by them.
+Names are those of views, scalars and blocks; comments count as names. Names of indices must be equal: affines are
+sorted by them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tileir.stripe.shapes import Location, Node, TensorShape, Whole
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Parameter(Node):
-    """Memory that a kernel is launched on, as far as the kernel knows it."""
+    """Memory on which a kernel is launched, as the kernel declares it."""
 
     form: ClassVar[str] = "{name}{location:location} {shape}"
     name: str
@@ -47,23 +47,23 @@ class Kernel(Whole):
 
     @cached_property
     def head(self) -> object:
-        """The part that is soon told, and equal for kernels of one form."""
+        """A cheap key, equal for kernels of one form."""
         block = self.block
         ranges = tuple([index.range for index in block.indices])
         return tuple(map(_layout, self.parameters)), ranges, block.constraints, len(block.statements)
 
     @cached_property
     def form(self) -> object:
-        """All that it says, but for names: equal for kernels that do the same."""
+        """The kernel without names, equal for equivalent kernels."""
         return form_of(self)
 
     @cached_property
     def launched(self) -> dict[object, Block]:
-        """The blocks of ``main`` that launches of it stand for, as far as somebody has asked for them."""
+        """Cached blocks of ``main`` for launches of the kernel."""
         return {}
 
     def summary(self) -> str:
-        """Return the parameters, and how many statements there are."""
+        """Return the parameters, and the number of statements."""
         names = call_of("", [each.name for each in self.parameters])
         return f"{names}: {counted(statements_in(self.block.statements), 'statement')}"
 
@@ -78,13 +78,13 @@ _layout: Final = _getter(Parameter, "name")
 
 
 def form_of(kernel: Kernel) -> object:
-    """Return what kernels have in common that differ in names only; it can be hashed."""
+    """Return a hashable form that is equal for kernels that differ only in names."""
     sources = {parameter.name: number for number, parameter in enumerate(kernel.parameters)}
     return tuple(map(_layout, kernel.parameters)), _form(kernel.block, sources)
 
 
 def _form(block: stripe.Block, outer: Mapping[str, int]) -> object:
-    """Return the form of a block; ``outer`` numbers the views of the block around it. Nesting is bounded."""
+    """Return the form of a block; ``outer`` numbers the views of its parent. Nesting is bounded."""
     views = {view.name: number for number, view in enumerate(block.refinements)}
     scalars: dict[str, int] = {}
     statements = tuple(
@@ -118,7 +118,7 @@ def _statement(statement: stripe.Statement, views: Mapping[str, int], scalars: d
 
 @cache
 def _content_of(kind: type) -> Callable[[object], object]:
-    """Return a function of statements that gives what one says without names: its fields that are data."""
+    """Return a function from statements to their content without names: their data fields."""
     named = {slot.name for slot in slots(kind)} | {"tags", "deps"}
     fields = [field for field in attrs.fields(kind) if field.name not in named]
     if not any(field.eq_key for field in fields):
@@ -128,5 +128,5 @@ def _content_of(kind: type) -> Callable[[object], object]:
 
 
 def _exact(tags: stripe.Tags) -> str:
-    """Return tags as text, which tells 0.0 from -0.0 and 1 from True."""
+    """Return tags as text, which distinguishes 0.0 from -0.0 and 1 from True."""
     return repr(tags.items) if tags.items else ""

@@ -1,4 +1,4 @@
-"""Lifetimes of memory: from the first to the last statement that touches it."""
+"""Lifetimes of memory: from the first to the last statement that accesses it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ class Lifetime:
     Attributes:
         allocation: The refinement.
         owner: The block that allocates.
-        path: Numbers of the statements that lead from the block that was asked about to the one with the users: the
-            owner, or the innermost block inside it that runs once and has all of them, such as a side of a branch.
-        users: Numbers of the statements there that touch the memory, rising.
+        path: Numbers of the statements that lead from the analysed block to the one with the users: the owner, or the
+            innermost nested block that runs once and has all of them, such as a side of a branch.
+        users: Numbers of the statements there that access the memory, rising.
         always: Whether it is in use all the time: parameters, results and constants.
-
     """
 
     allocation: Refinement
@@ -39,17 +38,16 @@ class Lifetime:
 
     @property
     def last(self) -> tuple[float, ...]:
-        """Last use: to the end of that statement, whatever is inside it."""
+        """Last use: to the end of that statement, including nested ones."""
         return (*self.path, self.users[-1] if self.users else -1, math.inf)
 
 
 def lifetimes(block: Block, lasting: Container[str] = ()) -> tuple[Lifetime, ...]:
-    """Return when each allocation of a block and of those inside it is in use, outermost first.
+    """Return the lifetimes of the allocations of a block and of nested blocks, outermost first.
 
     Args:
         block: The block.
-        lasting: Allocations of its own that callers see: they are in use all the time.
-
+        lasting: Its allocations that callers see, which are always in use.
     """
     found: list[Lifetime] = []
     pending: list[tuple[Block, tuple[int, ...]]] = [(block, ())]
@@ -93,13 +91,13 @@ def _lifetimes_of(
 
 
 def _runs_once(block: Block) -> bool:
-    """Return whether the statements of a block run at most once, so that their order tells when memory is in use."""
+    """Return whether the statements of a block run at most once, so that their order determines lifetimes."""
     return not (block.indices or block.constraints or LOOP in block.tags)
 
 
 @attrs.define(eq=False)
 class Coexistence:
-    """Tells which allocations in ``root``, a block, may be in use at the same time.
+    """Analysis of which allocations in ``root``, a block, may be in use at the same time.
 
     Statements run in order; with ``by_deps`` only as far as their deps say so, in blocks that have any.
     """
@@ -109,7 +107,7 @@ class Coexistence:
     _orders: dict[tuple[int, ...], Order | None] = attrs.field(factory=dict, init=False)
 
     def together(self, first: Lifetime, second: Lifetime) -> bool:
-        """Return whether both may be in use at once, at one point of the blocks around them."""
+        """Return whether both may be in use at once, at one point of their common enclosing blocks."""
         if first.always or second.always:
             return True
         shared = 0
@@ -123,7 +121,7 @@ class Coexistence:
         return not (_before(order, ours, theirs) or _before(order, theirs, ours))
 
     def _order(self, path: tuple[int, ...]) -> Order | None:
-        """Return the order that deps make of the statements at the end of a path; None where they run in order."""
+        """Return the order given by deps of the statements at the end of a path; None if they run in order."""
         if not self.by_deps:
             return None
         if path not in self._orders:
@@ -146,9 +144,9 @@ def _before(order: Order | None, first: Sequence[int], second: Sequence[int]) ->
 
 
 def clashes(block: Block, lasting: Container[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield pairs of allocations, of a block or inside it, placed at the same bytes while both are in use.
+    """Yield pairs of allocations, of a block or nested blocks, placed at overlapping bytes while both are in use.
 
-    Statements count as run in order: deps have to keep those apart that touch the same bytes, which is another rule.
+    Statements count as run in order; that deps order statements on the same bytes is another rule.
     """
     placed = [life for life in lifetimes(block, lasting) if life.allocation.offset is not None]
     coexistence = Coexistence(block)

@@ -1,13 +1,13 @@
-"""Programs as nested blocks: the form that text has, and that passes see which rewrite blocks.
+"""Programs as nested blocks: the form of text, and of passes that rewrite blocks.
 
-The outermost block (tag ``program``) allocates memory. Its one statement is the block ``main``, whose statements are
-kernels, loops and branches. All of these tags are made here, from where things stand; kernels and memory have none:
+The outermost block (tag ``program``) allocates memory. Its only statement is the block ``main``, whose statements are
+kernels, loops and branches. All of these tags are created here, from positions; kernels and memory have none:
 
-- ``main``, or the body of the loop that alone uses it, allocates temporaries in memories where nothing else is; the
+- ``main``, or the body of the only loop that uses it, allocates temporaries in memories that hold nothing else; the
   outermost block everything else: parameters and results (tag ``user``), temporaries (tag ``tmp``), and constants.
 - A loop is a block (tag ``loop``) with one serial index, or with the name of a condition as the value of its tag
-  ``while``. It holds a block ``body`` with the works of a step, and copies of what is carried. Temporaries that one
-  step alone needs are allocated by it.
+  ``while``. It holds a block ``body`` with the works of a step, and copies of carried values. It allocates the
+  temporaries of a single step.
 - A branch is a block with the name of its condition as the value of its tag ``branch``, which holds the blocks
   ``then`` and ``else``.
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def main_of(program: Program, show: Callable[[Kernel, Launch], Block] = launched) -> Block:
-    """Return the block of all works of a program; ``show`` makes a block of a launch."""
+    """Return the block of all works of a program; ``show`` returns the block of a launch."""
     nesting = _Nesting.of(program, show)
     given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
     used = uses_of(program.kernels, program.works)
@@ -64,9 +64,9 @@ def entry_around(program: Program, main: Block) -> Block:
 
 
 def parameters_of(entry: Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of what a program in nested blocks is called with, and of its results, by what ``main`` says.
+    """Return the names of the inputs and outputs of a program in nested blocks, from the views of ``main``.
 
-    It reads the parameters, and writes results and temporaries, of which the allocations have the tag ``tmp``.
+    It reads the inputs, and writes outputs and temporaries, whose allocations have the tag ``tmp``.
     """
     held = {memory.name for memory in entry.refinements if TEMPORARY in memory.tags or memory.constant}
     views = [view for block in entry.blocks[:1] for view in block.refinements if view.source not in held]
@@ -76,7 +76,7 @@ def parameters_of(entry: Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def tagged(memory: Refinement, word: str) -> Refinement:
-    """Return an allocation with what text says about it."""
+    """Return an allocation with a word of text as a tag."""
     return attrs.evolve(memory, tags=memory.tags.add(word))
 
 
@@ -86,7 +86,7 @@ def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
     return view_of(memory, Direction.INOUT if memory.name in used.written else Direction.IN)
 
 
-@lru_cache(1024)  # each pass asks for the views of all memory again
+@lru_cache(1024)  # cached, since each pass requests the views of all memory
 def view_of(memory: Refinement, direction: Direction) -> Refinement:
     """Return the view of a whole allocation under its own name."""
     return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False)
@@ -94,7 +94,7 @@ def view_of(memory: Refinement, direction: Direction) -> Refinement:
 
 @attrs.define(eq=False, repr=False)
 class _Nesting:
-    """Blocks of a program while they are made."""
+    """State of the construction of a program's blocks."""
 
     show: Callable[[Kernel, Launch], Block]
     kernels: Sequence[Kernel]
@@ -104,13 +104,13 @@ class _Nesting:
 
     @classmethod
     def of(cls, program: Program, show: Callable[[Kernel, Launch], Block]) -> _Nesting:
-        """Return what blocks of a program need to know."""
+        """Collect the facts for the blocks of a program."""
         program = sorted_memory(program)
         memory = {each.name: each for each in program.memory}
         return cls(show, program.kernels, memory, local_memory(program), inner_memory(program))
 
     def allocated(self) -> tuple[list[Refinement], list[Refinement]]:
-        """Return the memory that the outermost block allocates, and that of ``main``."""
+        """Return the allocations of the outermost block, and those of ``main``."""
         local = frozenset(name for names in self.local.values() for name in names)
         found = [each for name, each in self.memory.items() if name not in local]
         outer = [each for each in found if each.name not in self.inner]
@@ -177,7 +177,7 @@ class _Nesting:
         )
 
     def _part(self, name: str, works: tuple[Work, ...], used: Uses, held: tuple[Refinement, ...] = ()) -> Block:
-        """Return the block of the works of a step or of one side of a branch, which allocates what it holds alone."""
+        """Return the block of the works of a step or of one side of a branch, with allocations of its own memory."""
         before = needed(self.kernels, works)
         views = tuple(
             each if each in held else view_of(each, _direction(each.name, used, before))
@@ -186,19 +186,19 @@ class _Nesting:
         return Block(name, refinements=views, statements=self.statements(works), tags=Tags.of(name))
 
     def _seen(self, used: Uses, *inside: tuple[Work, ...]) -> list[Refinement]:
-        """Return the memory that is used, but for what loops inside allocate."""
+        """Return the used memory, without allocations of nested loops."""
         hidden = {name for works in inside for loop in loops(works) for name in self.local.get(id(loop), ())}
         return [each for name, each in self.memory.items() if name in used and name not in hidden]
 
 
 def _shaped(view: Refinement, shapes: Mapping[str, TensorShape]) -> Refinement:
-    """Return a view of what a loop keeps with the shape of what its steps make, which is copied to it."""
+    """Return a view of memory that a loop keeps, with the shape of its steps' results, which are copied to it."""
     shape = shapes.get(view.name, view.shape)
     return view if shape == view.shape else attrs.evolve(view, shape=shape, access=(Affine(),) * len(shape.dims))
 
 
 def _direction(name: str, used: Uses, before: Container[str]) -> Direction:
-    """Return what works do with memory around them; ``before`` is what they need of it from before."""
+    """Return the direction of works' memory; ``before`` is memory whose earlier content they need."""
     if name not in used.written:
         return Direction.IN
     return Direction.INOUT if name in before else Direction.OUT

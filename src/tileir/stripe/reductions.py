@@ -1,4 +1,4 @@
-"""Tuple reductions in blocks: scalar programs as statements, and the rules of a block that has one."""
+"""Tuple reductions in blocks: scalar programs as statements, and the rules for reducing blocks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def statements_of(
 
 
 def state_of(block: Block) -> tuple[str, ...]:
-    """Return the names of the views that are the state of a block that reduces."""
+    """Return the names of the state views of a reducing block."""
     return tuple(view.name for view in block.refinements if view.direction is Direction.INOUT)
 
 
 def reduction_faults(block: Block) -> Iterator[str]:
-    """Yield in words what does not fit the reduction of a block."""
+    """Yield the faults of the reduction of a block, in words."""
     assert block.reduction is not None
     reduction = block.reduction
     if reduction.combine.element(reduction.elements) is not reduction.elements:

@@ -1,10 +1,9 @@
-"""The special ``add_segments``: sums of what stands side by side for the same row of a table.
+"""The special ``add_segments``: sums of adjacent updates of the same row of a table.
 
-Keys are in ascending order, and those that are equal are a segment. The updates of a segment are added in their order,
-and the sum is stored in the row of a table that the key tells, or the nearest one. It is all of a kernel, whose threads
-have ``columns`` of updates, and a ``part`` of so many keys each. The first and the last segment of a part may go on in
-another one: what a part has of them is carried on, as two keys and two sums that are added up in the same way, and
-that of the second is 0 where the part has one segment only.
+Keys are in ascending order, and equal keys form a segment. The updates of a segment are added in order, and the sum is
+stored in the table row given by the key, clamped. It is a whole kernel, whose threads each have ``columns`` of updates,
+and a ``part`` of the keys. The first and the last segment of a part may continue in another one: their sums are carried
+as two keys and two sums, to be added up in the same way; the second is 0 if the part has one segment only.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ class Segments:
 
     Attributes:
         threads: Threads of a group.
-        part: Keys of a part; 0 where it is all of them, and nothing is carried on.
-        placed: Whether a third input tells which update belongs to each key; otherwise they stand in the same order.
+        part: Keys of a part; 0 for all of them, without carried sums.
+        placed: Whether a third input gives the update of each key; otherwise they are in the same order.
     """
 
     threads: int
@@ -33,20 +32,19 @@ class Segments:
     placed: bool = False
 
     def parts(self, size: int) -> int:
-        """Return how many parts so many keys have."""
+        """Return the number of parts of ``size`` keys."""
         return -(-size // self.part) if self.part else 1
 
     def parameters(self) -> tuple[tuple[str, TagValue], ...]:
-        """Return it as the parameters of a special."""
+        """Return the parameters of a special."""
         return (("threads", self.threads), *((("part", self.part),) if self.part else ()))
 
     @classmethod
     def of(cls, special: Special) -> Segments:
-        """Return what the parameters of a special say.
+        """Parse the parameters of a special.
 
         Raises:
-            ValueError: They are others.
-
+            ValueError: They are wrong.
         """
         found = dict(special.parameters)
         threads, part = found.pop("threads", None), found.pop("part", 0)
@@ -56,11 +54,11 @@ class Segments:
 
 
 _PLACED: Final = 2
-"""Inputs beside places: keys and updates."""
+"""Number of inputs besides places: keys and updates."""
 
 
 def segments_of(block: Block) -> tuple[Special, Segments] | None:
-    """Return the special that is all of a kernel, and its parameters, if it adds segments."""
+    """Return the only special of a kernel with its parameters, if it adds segments."""
     match block.statements:
         case (Special(name=name) as special,) if name == ADD_SEGMENTS:
             return special, Segments.of(special)
@@ -69,7 +67,7 @@ def segments_of(block: Block) -> tuple[Special, Segments] | None:
 
 
 def segments_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
-    """Return what is wrong with a special that is called ``add_segments``."""
+    """Return the fault of a special called ``add_segments``."""
     try:
         plan = Segments.of(special)
     except ValueError as error:

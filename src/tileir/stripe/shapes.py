@@ -1,7 +1,4 @@
-"""Shapes of memory, and places in devices, which the nodes of Stripe are made of.
-
-What all nodes of Stripe have in common: how they show themselves.
-"""
+"""Shapes of memory, locations in devices, and the base of all nodes of Stripe, which print as text."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ Location: TypeAlias = tuple[Device, ...]
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Dim(Node):
-    """Extent of one axis, and the distance of neighbours in elements."""
+    """Extent and stride, in elements, of one axis."""
 
     form: ClassVar[str] = "{size}:{stride}"
     size: int
@@ -91,7 +88,7 @@ class TensorShape(Node):
         return TensorShape(self.dtype, tuple([Dim(1, dim.stride) for dim in self.dims]))
 
     def holds_what(self, other: TensorShape) -> bool:
-        """Return whether ``other`` shows the same elements in the same order: equal, or dense both, as a reshape is."""
+        """Return whether ``other`` has the same elements in the same order: equal, or both dense, as in a reshape."""
         if self == other:
             return True
         dense = (TensorShape.dense(shape.dtype, shape.sizes) == shape for shape in (self, other))
@@ -99,7 +96,7 @@ class TensorShape(Node):
 
     @property
     def span(self) -> int:
-        """Number of elements from the first to the last that the box touches, both included; 0 when empty."""
+        """Number of elements from the first to the last of the box, both included; 0 when empty."""
         if self.elements == 0:
             return 0
         return 1 + sum((dim.size - 1) * abs(dim.stride) for dim in self.dims)

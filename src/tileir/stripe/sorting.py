@@ -1,10 +1,9 @@
-"""The special ``order``: places of the elements of a row in the order in which they stand when it is sorted.
+"""The special ``order``: places of the elements of a row in sorted order (argsort).
 
-Without ``threads`` it is an affair of one thread, and has the parameter ``descending`` alone. With them it is all of a
-kernel, whose groups of threads sort together. A second input is a payload, whose elements are stored in place of
-places; a second output, which one thread does not store, gets the sorted keys, or what compares equal to them: -0.0 may
-become 0.0, and a NaN another one. So a row of any length is sorted by several kernels: parts of it first, then longer
-ones whose ``runs`` are in order.
+Without ``threads``, one thread sorts, and ``descending`` is the only parameter. With them it is a whole kernel, whose
+groups of threads sort together. A second input is a payload, whose elements are stored instead of places; a second
+output, only of groups, gets the sorted keys, or keys that compare equal: -0.0 may become 0.0, and a NaN another one. So
+several kernels sort a row of any length: first parts of it, then longer parts with sorted ``runs``.
 """
 
 from __future__ import annotations
@@ -21,17 +20,15 @@ ORDER: Final = "order"
 
 @attrs.frozen
 class Sorting:
-    """The parameters of ``order`` where groups of threads share it.
+    """The parameters of ``order`` for groups of threads.
 
     Attributes:
         descending: Whether the greatest comes first.
-        threads: Threads of a group, a power of two; 0 where one thread sorts alone.
+        threads: Threads of a group, a power of two; 0 if one thread sorts alone.
         items: Elements of a thread.
-        part: The row is cut into parts of so many elements, the last one of what is left, each of which is sorted
-            alone; 0 where the row is sorted as a whole.
-        keep: So many elements of each part are stored at most, its first ones; 0 where it is all of them.
-        runs: Runs of so many elements are in order already, the last one of what is left: a part is two of them.
-
+        part: Elements of a part, each of which is sorted separately; the last one may have fewer. 0 for the whole row.
+        keep: Maximum number of stored elements of each part, its first ones; 0 for all of them.
+        runs: Elements of a sorted run, of which a part has two; the last one may have fewer. 0 for no runs.
     """
 
     descending: bool
@@ -48,33 +45,32 @@ class Sorting:
 
     @property
     def behind(self) -> int:
-        """Elements behind those of a group, which a thread may read where runs end before it has all that it takes."""
+        """Elements behind those of a group, which a thread may read if runs end early."""
         return self.items + 1
 
     def stretches(self, size: int) -> Iterator[tuple[int, int]]:
-        """Yield where parts of a row of so many elements begin and end."""
+        """Yield start and end of each part of a row of ``size`` elements."""
         step = self.part or size
         return ((start, min(start + step, size)) for start in range(0, size, step))
 
     def stored(self, size: int) -> int:
-        """Return how many elements are stored of a row of so many."""
+        """Return the number of stored elements of a row of ``size``."""
         step = self.part or size
         whole, rest = divmod(size, step)
         keep = self.keep or step
         return whole * min(keep, step) + min(keep, rest)
 
     def parameters(self) -> tuple[tuple[str, TagValue], ...]:
-        """Return it as the parameters of a special, those that are 0 left out."""
+        """Return the parameters of a special, without zeros."""
         named = attrs.asdict(self).items()
         return tuple((name, int(value)) for name, value in named if value or name == "descending")
 
     @classmethod
     def of(cls, special: Special) -> Sorting:
-        """Return what the parameters of a special say.
+        """Parse the parameters of a special.
 
         Raises:
-            ValueError: They are others.
-
+            ValueError: They are wrong.
         """
         found = dict(special.parameters)
         names = [field.name for field in attrs.fields(cls)]
@@ -93,7 +89,7 @@ class Sorting:
 
 
 def sorting_of(block: Block) -> tuple[Special, Sorting] | None:
-    """Return the special that is all of a kernel, and its parameters, if groups of threads are to sort a row."""
+    """Return the only special of a kernel with its parameters, if groups of threads sort a row."""
     match block.statements:
         case (Special(name=name) as special,) if name == ORDER and dict(special.parameters).get("threads"):
             return special, Sorting.of(special)
@@ -102,7 +98,7 @@ def sorting_of(block: Block) -> tuple[Special, Sorting] | None:
 
 
 def order_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
-    """Return what is wrong with a special that is called ``order``."""
+    """Return the fault of a special called ``order``."""
     try:
         plan = Sorting.of(special)
     except ValueError as error:

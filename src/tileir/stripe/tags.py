@@ -1,4 +1,4 @@
-"""Tags: names that nodes carry, which passes and lowerings read; and those that tell lowerings of a schedule."""
+"""Tags: names on nodes for passes and lowerings, including those of schedules."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ USER: Final = "user"
 TEMPORARY: Final = "tmp"
 
 PLACES: Final = (PROGRAM, MAIN, KERNEL, LOOP, WHILE, BODY, BRANCH, THEN, ELSE)
-"""Words by which text says where a block stands in its program; kernels have none of them as tags."""
+"""Words of text for the position of a block in its program; kernels have none of them as tags."""
 
 LIFETIMES: Final = (USER, TEMPORARY)
-"""Words by which text says whether callers see memory; the memory of programs has none of them as tags."""
+"""Words of text for memory visible to callers, and not; the memory of programs has none of them as tags."""
 
 SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -50,7 +50,7 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
         FOLD: "rows lie in pieces of so many elements, one column of pieces after the other; on allocations",
     }
 )
-"""What a lowering to the semtree makes of what carries a tag. Nothing else reads a schedule."""
+"""Meaning of tags for the lowering to the semtree, the only reader of schedules."""
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -72,15 +72,15 @@ class Tags(Node):
         return all(name == "all" or name in self for name in names)
 
     def get(self, name: str) -> TagValue:
-        """Return the value of tag ``name``; None where it has none or is not set."""
+        """Return the value of tag ``name``; None if it has none or is not set."""
         return dict(self.items).get(name) if self.items else None
 
     def add(self, *names: str, **values: TagValue) -> Tags:
-        """Return these tags with others added or replaced; itself when nothing changes."""
+        """Return these tags with others added or replaced; itself if nothing changes."""
         new = Tags(tuple(sorted({**dict(self.items), **dict.fromkeys(names), **values}.items())))
         return self if new == self else new
 
     def remove(self, *names: str) -> Tags:
-        """Return these tags without ``names``; itself when none of them is set."""
+        """Return these tags without ``names``; itself if none of them is set."""
         new = tuple(item for item in self.items if item[0] not in names)
         return self if len(new) == len(self.items) else Tags(new)

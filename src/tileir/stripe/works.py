@@ -1,4 +1,4 @@
-"""Works: what a program launches, and walks over it: which memory works use, and which of it one loop alone does."""
+"""Works: launches, loops and branches of a program, and walks over them, including their use of memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Launch(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Carry(Node):
-    """A step of a loop leaves in ``made`` what the next one, and what follows the loop, finds in ``kept``."""
+    """A carried value: a step of a loop writes ``made``; the next step, and code after the loop, read ``kept``."""
 
     form: ClassVar[str] = "{kept} = {made}"
     kept: str = attrs.field(metadata=WRITES)
@@ -38,7 +38,7 @@ class Carry(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class While(Node):
-    """As long as ``memory``, which holds one bool, is true; it is read before each step of a loop."""
+    """A condition for loops: ``memory``, of one bool, is true; it is read before each step."""
 
     form: ClassVar[str] = "while ({memory})"
     memory: str = attrs.field(metadata=READS)
@@ -46,10 +46,10 @@ class While(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Loop(Node):
-    """Run ``works``, in order, and then copy what is carried, one step after the other: so many times, or while.
+    """Run ``works``, in order, and then copy carried values, a number of times, or while a condition holds.
 
-    Steps hand on what they carry and what works around the loop use, too. Temporaries that one loop alone uses hold
-    nothing when a step begins.
+    Steps pass on carried values, and memory that works outside the loop use, too. Temporaries that only this loop uses
+    are undefined when a step begins.
     """
 
     form: ClassVar[str] = "{times:times} \\{{works:lines}{carries:lines}\n\\}"
@@ -63,7 +63,7 @@ class Loop(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Branch(Node):
-    """Run ``then`` where memory ``condition``, which holds one bool, is true, and ``otherwise`` where it is not."""
+    """Run ``then`` if memory ``condition``, of one bool, is true, and ``otherwise`` if not."""
 
     form: ClassVar[str] = "if ({condition}) \\{{then:lines}\n[\\} else \\{{otherwise:lines}\n]\\}"
     condition: str = attrs.field(metadata=READS)
@@ -77,12 +77,12 @@ class Branch(Node):
 Work: TypeAlias = Launch | Loop | Branch
 
 MAX_LOOPS: Final = 32
-"""Loops and branches inside one another that are allowed."""
+"""Maximum nesting of loops and branches."""
 
 
 @attrs.frozen
 class Uses:
-    """Memory that works use, by name: what they read, and what they write."""
+    """Memory that works use, by name: reads and writes."""
 
     read: AbstractSet[str]
     written: AbstractSet[str]
@@ -92,22 +92,22 @@ class Uses:
 
     @property
     def names(self) -> frozenset[str]:
-        """All that is read or written."""
+        """All memory that is read or written."""
         return frozenset(self.read) | frozenset(self.written)
 
 
 def parts(work: Work) -> tuple[tuple[Work, ...], ...]:
-    """Return the lists of works inside a work."""
+    """Return the lists of works in a work."""
     return schema.bodies(work)
 
 
 def with_parts(work: Work, changed: Callable[[tuple[Work, ...]], tuple[Work, ...]]) -> Work:
-    """Return a work with other works inside; itself where none of its lists changed."""
+    """Return a work with its lists of works changed; itself if none changed."""
     return schema.map_bodies(changed, work)
 
 
 def depth_of(works: Iterable[Work]) -> int:
-    """Return how deep loops and branches are nested; 0 where there are none."""
+    """Return the nesting depth of loops and branches; 0 if there are none."""
     depth, level = -1, list(works)
     while level:
         depth += 1
@@ -116,7 +116,7 @@ def depth_of(works: Iterable[Work]) -> int:
 
 
 def launches(works: Iterable[Work]) -> Iterator[Launch]:
-    """Yield every launch once, in the order of the text. Without recursion: the verifier asks before depth is known."""
+    """Yield every launch once, in the order of the text. Without recursion: nesting may not be verified yet."""
     pending = list(works)[::-1]
     while pending:
         work = pending.pop()
@@ -126,7 +126,7 @@ def launches(works: Iterable[Work]) -> Iterator[Launch]:
 
 
 def map_launches(works: tuple[Work, ...], function: Callable[[Launch], tuple[Launch, ...]]) -> tuple[Work, ...]:
-    """Replace every launch by any number of launches; ``works`` itself where none changed."""
+    """Replace every launch by any number of launches; ``works`` itself if none changed."""
 
     def new(work: Work) -> tuple[Work, ...]:
         if isinstance(work, Launch):
@@ -147,7 +147,7 @@ def in_order(works: tuple[Work, ...]) -> tuple[Work, ...]:
 
 
 def uses_of(kernels: Sequence[Kernel], works: Iterable[Work]) -> Uses:
-    """Return the memory that works use, in the order in which they name it."""
+    """Return the memory that works use, in the order of first use."""
     read: dict[str, None] = {}
     written: dict[str, None] = {}
     pending = list(works)
@@ -171,9 +171,9 @@ def uses_of(kernels: Sequence[Kernel], works: Iterable[Work]) -> Uses:
 
 
 def needed(kernels: Sequence[Kernel], works: Iterable[Work]) -> frozenset[str]:
-    """Return the memory whose content from before works need: what they read before something among them writes it.
+    """Return the memory whose earlier content works need: they read it before they certainly write it.
 
-    What a loop keeps counts as read. Nesting is bounded, so recursion is.
+    Kept values of a loop count as read. Nesting is bounded, so recursion is.
     """
     found: set[str] = set()
     written: set[str] = set()
@@ -195,7 +195,7 @@ def needed(kernels: Sequence[Kernel], works: Iterable[Work]) -> frozenset[str]:
 
 
 def _surely_written(kernels: Sequence[Kernel], work: Work) -> frozenset[str]:
-    """Return the memory that a work writes, whatever conditions hold."""
+    """Return the memory that a work writes under all conditions."""
     match work:
         case Launch():
             return frozenset(uses_of(kernels, (work,)).written)
@@ -212,7 +212,7 @@ def _surely_written(kernels: Sequence[Kernel], work: Work) -> frozenset[str]:
 
 
 def local_memory(program: Program) -> dict[int, frozenset[str]]:
-    """Return the temporaries that the steps of one loop alone use, by the :func:`id` of the innermost such loop."""
+    """Return the temporaries used only by the steps of one loop, by the :func:`id` of the innermost such loop."""
     if all(isinstance(work, Launch) for work in program.works):
         return {}
     fixed = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
@@ -228,7 +228,7 @@ def _find_local(
     candidates: frozenset[str],
     found: dict[int, frozenset[str]],
 ) -> None:
-    """Find which of some temporaries, used by ``works`` alone, one loop among these or inside these uses alone."""
+    """Find, among temporaries used only by ``works``, those used only by one loop in these or nested ones."""
     used = [uses_of(kernels, (work,)).names for work in works]
     times: dict[str, int] = {}
     for names in used:
@@ -259,7 +259,7 @@ def _find_local(
 
 
 def loops(works: Iterable[Work]) -> Iterator[Loop]:
-    """Yield every loop, outer ones first; nesting is bounded, so recursion is."""
+    """Yield every loop, outer loops first; nesting is bounded, so recursion is."""
     for work in works:
         if isinstance(work, Loop):
             yield work
@@ -268,7 +268,7 @@ def loops(works: Iterable[Work]) -> Iterator[Loop]:
 
 
 def inner_memory(program: Program) -> frozenset[str]:
-    """Return the temporaries in memories that hold nothing else: text shows that ``main`` allocates them."""
+    """Return the temporaries in memories that hold nothing else, which text allocates in ``main``."""
     lasting = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
     outside = {_devices(each) for each in program.memory if each.name in lasting}
     return frozenset(
@@ -283,7 +283,7 @@ def _devices(memory: Refinement) -> tuple[str, ...]:
 
 
 def sorted_memory(program: Program) -> Program:
-    """Return the program with its memory in the order of its text: that of loops behind that of the whole program."""
+    """Return the program with its memory in the order of its text: that of loops after that of the whole program."""
     local = local_memory(program)
     numbers = {id(loop): number for number, loop in enumerate(loops(program.works), 1)}
     owners = {name: numbers[loop] for loop, names in local.items() for name in names}

@@ -1,1 +1,1 @@
-"""From Stripe to the semtree."""
+"""Lowering of Stripe to the semtree."""

@@ -1,4 +1,4 @@
-"""Placement of barriers: between statements that hand elements of an array from one thread of a group to another."""
+"""Placement of barriers between statements that pass elements of an array from one thread of a group to another."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 
 THREAD: Final = "%thread"
-"""Stands for the number of a thread in :attr:`Touch.own`; no variable can have this name."""
+"""Name of the number of a thread in :attr:`Touch.own`; no variable can have it."""
 
 
 @attrs.frozen
 class Touch:
-    """One access of a phase to an array that several threads see.
+    """An access of a phase to an array shared by several threads.
 
     Attributes:
         array: Its name.
         writes: Whether the access is not just a load.
         merges: Whether it is a store that aggregates.
-        threads: How many threads there are.
-        own: Set where each thread touches elements that no other one does: their offset, as an affine of
-            :data:`THREAD` and other variables. Equal ones are the same elements for the same thread.
+        threads: Number of threads.
+        own: For disjoint elements of each thread, their offset, as an affine of :data:`THREAD` and other variables;
+            else None. Equal affines are equal elements for one thread.
         fixed: Whether the other variables of ``own`` never change.
         local: Whether the array is in local memory.
-        atomic: Whether it is an update, beside which other threads may update the same elements.
-        waits: Whether the access goes on until a wait for it: it is a store of a box.
-
+        atomic: Whether it is an update, concurrent with updates of the same elements by other threads.
+        waits: Whether the access, a store of a box, continues until a wait.
     """
 
     array: str
@@ -42,13 +41,13 @@ class Touch:
     atomic: bool = False
 
     def earlier(self) -> Touch:
-        """Return the touch as an iteration of a loop around sees that of the one before."""
+        """Return the access as the next iteration of an enclosing loop sees it."""
         return self if self.fixed or self.own is None else attrs.evolve(self, own=None)
 
 
 @attrs.frozen(eq=False)
 class Phase:
-    """Statements that threads run without waiting for each other."""
+    """Statements that threads run without synchronisation."""
 
     statements: tuple[sem.Stmt, ...]
     touches: tuple[Touch, ...]
@@ -56,9 +55,9 @@ class Phase:
 
 @attrs.frozen(eq=False)
 class Ordered:
-    """Steps in order, inside loops or conditions that are alike for all threads.
+    """Steps in order, inside loops or conditions that are uniform for all threads.
 
-    ``wrap`` puts statements into them; ``repeats`` tells of loops, ``skips`` that the body may not run at all.
+    ``wrap`` puts statements into these; ``repeats`` is true for loops, ``skips`` if the body may not run at all.
     """
 
     steps: tuple[Step, ...]
@@ -74,9 +73,7 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
     """Return the statements of a step with as few barriers as a scan in program order finds necessary.
 
     Raises:
-        TileError: TIL502 where threads hand on elements of an array in other than local memory, which barriers do not
-            order.
-
+        TileError: TIL502, threads pass on elements of an array outside local memory, which barriers do not order.
     """
     return _placed(step, ()).statements
 
@@ -85,8 +82,8 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
 class _Placed:
     """Statements with their barriers.
 
-    ``before`` are the touches that no barrier surely precedes, ``after`` those that none surely follows, what was
-    pending at the start included; ``meets`` tells whether there surely is a barrier.
+    ``before`` are the touches that may precede the first barrier, ``after`` those that may follow the last one,
+    including those pending at the start; ``meets`` is true if there is certainly a barrier.
     """
 
     statements: list[sem.Stmt]
@@ -96,7 +93,7 @@ class _Placed:
 
 
 def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
-    """Put barriers into a step; ``pending`` has been touched since the last one."""
+    """Insert barriers into a step; ``pending`` are the touches since the last one."""
     if isinstance(step, Phase):
         if _meet(pending, step.touches):
             wait, left = _waited(pending, step.touches)
@@ -114,7 +111,7 @@ def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
             after=tuple(touch for touch in body.after if touch.waits),
             meets=True,
         )
-    if step.skips and any(touch.waits for touch in body.after):  # nobody knows how many there were
+    if step.skips and any(touch.waits for touch in body.after):  # their number is unknown
         done = tuple(attrs.evolve(touch, waits=False) for touch in body.after)
         body = attrs.evolve(body, statements=[*body.statements, sem.BulkWait(0)], after=done)
     after = _joined(pending, body.after) if step.skips else body.after
@@ -122,10 +119,9 @@ def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
 
 
 def _from_last_iteration(touches: Iterable[Touch]) -> tuple[Touch, ...]:
-    """Return what an iteration sees of the touches that the one before has left.
+    """Return the touches of the previous iteration that matter to the next one.
 
-    Iterations are points of a Stripe block: independent but for memory inside the block around, and for what they
-    merge.
+    Iterations are points of a Stripe block: independent except for local memory of the enclosing block, and for merges.
     """
     return tuple(touch.earlier() for touch in touches if touch.local or touch.merges)
 
@@ -143,13 +139,13 @@ def _in_order(steps: Iterable[Step], pending: tuple[Touch, ...]) -> _Placed:
 
 
 def _joined(first: Iterable[Touch], second: Iterable[Touch]) -> tuple[Touch, ...]:
-    """Return both, each touch once: the last one where their order counts, as it does for stores of boxes."""
+    """Return both, each touch once: the last occurrence for stores of boxes, whose order counts."""
     second = tuple(second)
     return tuple(dict.fromkeys((*(touch for touch in first if not touch.waits or touch not in second), *second)))
 
 
 def _waited(before: tuple[Touch, ...], after: tuple[Touch, ...]) -> tuple[list[sem.Stmt], tuple[Touch, ...]]:
-    """Return the wait that a phase needs for stores before it, if it does, and the stores that go on all the same."""
+    """Return the wait of a phase for earlier stores, if it needs one, and the stores that are still pending."""
     stores = [touch for touch in before if touch.waits]
     count = max((n for n, touch in enumerate(stores, 1) if _meet((touch,), after)), default=0)
     wait: list[sem.Stmt] = [sem.BulkWait(len(stores) - count)] if count else []
@@ -157,7 +153,7 @@ def _waited(before: tuple[Touch, ...], after: tuple[Touch, ...]) -> tuple[list[s
 
 
 def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
-    """Return whether a barrier must stand between touches."""
+    """Return whether a barrier is needed between touches."""
     touched = grouped((touch.array, touch) for touch in after)
     clashes = [(a, b) for a in before for b in touched.get(a.array, ()) if _clash(a, b)]
     for first, _ in clashes:
@@ -171,6 +167,6 @@ def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
 
 
 def _clash(a: Touch, b: Touch) -> bool:
-    """Return whether different threads may touch an element of one array, and one of them writes it."""
+    """Return whether different threads may access one element of an array, and one of them writes it."""
     alone = a.threads == b.threads == 1 or (a.own is not None and a.own == b.own)
     return (a.writes or b.writes) and not (alone or (a.atomic and b.atomic))

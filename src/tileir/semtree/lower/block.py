@@ -1,4 +1,4 @@
-"""One kernel block of Stripe to loops: views become offsets, indices become loops, lanes or grid axes."""
+"""Lowering of one kernel block of Stripe: views become offsets, indices become loops, lanes or grid axes."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     from tileir.semtree.lower.threads import Team
 
 SomeLanes: TypeAlias = tuple[sem.Var, sem.Var]
-"""The first lane that runs, and the one behind the last."""
+"""The first lane that runs, and the end of the running lanes."""
 
 
 def some_lanes(
     guards: tuple[Guard, ...], lanes: int, offsets: OffsetBuilder, names: NameScope
 ) -> tuple[SomeLanes, tuple[sem.Stmt, ...]]:
-    """Return which lanes pass guards, and the declarations of these numbers."""
+    """Return the lanes that pass guards, with declarations of their bounds."""
     first, last = (sem.Var(names.fresh(name), sem.Type(offsets.dtype)) for name in ("first_lane", "last_lane"))
     begin: sem.Expr = offsets.constant(0)
     end: sem.Expr = offsets.constant(lanes)
     for guard in guards:
         step, rest = int(guard.coefficient(LANE)), guard.substitute({LANE: 0})
-        # Division rounds towards zero. What is below zero is before the first lane, whichever way it is rounded.
+        # Division rounds towards zero. Negative results are before the first lane, whichever way they are rounded.
         place = offsets.scalar(rest * -1 + (step - 1) if step > 0 else rest - step)
         place = place if abs(step) == 1 else sem.Apply(Op.DIV, (place, offsets.constant(abs(step))))
         if step > 0:
@@ -65,7 +65,7 @@ def some_lanes(
 
 
 def of_some_lanes(some: SomeLanes, value: sem.Expr, other: float, names: NameScope, result: list[sem.Stmt]) -> sem.Var:
-    """Return a variable with a value in some lanes, and another one in those that do not run."""
+    """Return a variable with a value in some lanes, and another value in the others."""
     variable = sem.Var(names.fresh("some"), value.type)
     result += [sem.Declare(variable, sem.Const.of(other, value.type)), sem.AssignLanes(*some, variable, value)]
     return variable
@@ -74,7 +74,7 @@ def of_some_lanes(some: SomeLanes, value: sem.Expr, other: float, names: NameSco
 def merged_in_turn(
     target: sem.Subscript, op: Op, values: Sequence[sem.Expr], some: SomeLanes | None, names: NameScope
 ) -> list[sem.Stmt]:
-    """Return what merges the lanes of a value, or of the product of two, one after the other: they may meet."""
+    """Return the sequential merge of the lanes of a value, or of the product of two, since lanes may collide."""
     place = sem.Var(names.fresh("places"), target.offset.type)
     result: list[sem.Stmt] = [sem.Declare(place, target.offset)]
     for lane in range(place.type.lanes):
@@ -89,7 +89,7 @@ def merged_in_turn(
 def updated(
     target: sem.Subscript, op: Op, value: sem.Expr, lanes: int, some: SomeLanes | None, names: NameScope
 ) -> list[sem.Stmt]:
-    """Return an update for each lane of a block, as lanes may meet in one element."""
+    """Return an atomic update for each lane of a block, since lanes may collide."""
     place, own = target.offset, value
     result: list[sem.Stmt] = []
     if lanes > 1:
@@ -117,7 +117,7 @@ def _where_run(some: SomeLanes | None, lane: int, stmt: sem.Stmt) -> sem.Stmt:
 
 
 def fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:
-    """Return float products whose only use is to be added up, with their factors: these become fused multiply-adds."""
+    """Return float products that are only added up, with their factors: these become fused multiply-adds."""
     uses = Counter(scalar for statement in block.statements for scalar in stripe.scalar_inputs(statement))
     sums = {r.name for r in block.refinements if r.aggregation is Aggregation.SUM}
     summed = {s.source for s in block.statements if isinstance(s, stripe.Store) and s.into in sums}
@@ -140,16 +140,15 @@ def under_test(
     offsets: OffsetBuilder,
     names: NameScope,
 ) -> list[sem.Stmt]:
-    """Return the statements of a block, under a test if it repairs: whether what it writes adds up to no number.
+    """Return the statements of a block; a repairing block runs only if its targets add up to NaN.
 
-    It does where an element is none, and where infinities of both signs are among them: these are written again in
-    vain.
+    That happens if an element is NaN, and also if there are infinities of both signs: the repair is then redundant.
     """
     if not isinstance(block.instruction, stripe.Repair):
         return body
     (view,) = (views[r.name] for r in block.refinements if r.direction.writes)
     terms = [_element(view, place, offsets) for place in product(*(range(dim.size) for dim in view.shape.dims))]
-    while len(terms) > 1:  # side by side rather than one after the other
+    while len(terms) > 1:  # in parallel rather than one after the other
         pairs = [sem.Apply(Op.ADD, (one, other)) for one, other in zip(terms[::2], terms[1::2], strict=False)]
         terms = [*pairs, *terms[2 * len(pairs) :]]
     total = sem.Var(names.fresh("all"), sem.Type(view.shape.dtype))
@@ -162,12 +161,12 @@ def _element(view: View, place: tuple[int, ...], offsets: OffsetBuilder) -> sem.
 
 
 _REGISTER_BYTES = 16 * 1024
-"""Allocations without a location go to private arrays up to this size, else to scratch memory."""
+"""Maximum size of private arrays for allocations without a location; larger ones go to scratch memory."""
 
 
 @attrs.frozen(repr=False)
 class _Scope:
-    """What the statements of one block see."""
+    """Names visible to the statements of one block."""
 
     views: dict[str, View]
     indices: dict[str, Affine]
@@ -179,7 +178,7 @@ class _Scope:
 
 @attrs.define(eq=False, repr=False)
 class BlockLowering:
-    """Lowers the blocks of one kernel."""
+    """Lowering of the blocks of one kernel."""
 
     target: Target
     names: NameScope
@@ -197,9 +196,9 @@ class BlockLowering:
         return grid, tuple(body)
 
     def grid(self, block: stripe.Block) -> tuple[tuple[int, ...], list[sem.Stmt], dict[str, Affine]]:
-        """Return the grid of a kernel block, variables that hold its coordinates, and the values of its grid indices.
+        """Return the grid of a kernel block, variables for its coordinates, and the values of its grid indices.
 
-        Beyond three grid indices, the outermost ones share the last axis.
+        Of more than three grid indices, the outermost ones share the last axis.
         """
         indices = grid_indices(block)
         packed, alone = indices[:-2] if len(indices) > 3 else [], indices[-2:] if len(indices) > 3 else indices
@@ -219,7 +218,7 @@ class BlockLowering:
         return tuple(grid) or (1,), body, values
 
     def digits(self, number: sem.Expr, indices: Sequence[stripe.Index]) -> tuple[list[sem.Stmt], dict[str, Affine]]:
-        """Return variables for the digits of a number, the last index being the lowest, and what indices are then."""
+        """Return variables for the digits of a number, the last index lowest, and the values of the indices."""
         declared: list[sem.Stmt] = []
         values: dict[str, Affine] = {}
         stride = 1
@@ -241,7 +240,7 @@ class BlockLowering:
 
     @contextmanager
     def noting(self, team: Team, touches: list[Touch]) -> Iterator[None]:
-        """Lower blocks for the threads of ``team`` meanwhile, and add what they touch together to ``touches``."""
+        """Lower blocks inside the context for the threads of ``team``, and add their shared accesses to ``touches``."""
         self._team, self._touches = team, touches
         yield
         self._team = None
@@ -256,8 +255,8 @@ class BlockLowering:
     ) -> list[sem.Stmt]:
         """Lower one block.
 
-        ``bound`` holds the indices that are grid axes or threads already, ``thread`` the number of the thread where
-        its own arrays come into sight here.
+        ``bound`` holds the indices that are grid axes or threads already, ``thread`` the number of the thread if
+        private arrays become visible here.
         """
         values = dict(bound)
         terms = dot_index(block)
@@ -307,7 +306,7 @@ class BlockLowering:
         return result
 
     def allocations(self, block: stripe.Block, *, shared: bool) -> tuple[list[sem.Stmt], dict[str, View]]:
-        """Return declarations and views of what a block allocates; ``shared`` where all threads of a group run it."""
+        """Return declarations and views of a block's allocations; ``shared`` if all threads of a group run it."""
         statements: list[sem.Stmt] = []
         views = {}
         for refinement in block.refinements:
@@ -375,9 +374,9 @@ class BlockLowering:
         ]
 
     def _in_lanes(self, block: stripe.Block, scope: _Scope, plan: LoopPlan, made: list[sem.Stmt]) -> list[sem.Stmt]:
-        """Return the statements of a block, behind what is ``made`` there, in its loops: whole, or for lanes that run.
+        """Return the statements of a block after those in ``made``, in its loops: whole, or for running lanes.
 
-        One test is for all iterations of unrolled loops, so that none stands between their loads.
+        One test serves all iterations of unrolled loops, so that their loads are not separated.
         """
         whole = [*made, *self._statements(block, scope)]
         if not plan.of_lanes:
@@ -440,7 +439,7 @@ class BlockLowering:
     def _element(
         self, scope: _Scope, name: str, index: str | None, *, writes: bool, inside: bool = False, atomic: bool = False
     ) -> sem.Var | sem.Subscript:
-        """Return the lanes of a view at the current point; a place that data choose is clamped unless ``inside``."""
+        """Return the lanes of a view at the current point; a data-dependent place is clamped unless ``inside``."""
         view = scope.views[name]
         if view.variable is not None:
             self.offsets.mark_mutable(view.variable)
@@ -462,7 +461,7 @@ class BlockLowering:
         return sem.Subscript(view.array, swizzled(self.offsets.lanes(view.offset, scope.lanes), *view.swizzle), wide)
 
     def touch(self, view: View, *, writes: bool, lanes: int | None, atomic: bool = False) -> None:
-        """Note an access that other threads may notice; ``lanes`` is None where it is not known which elements."""
+        """Record an access visible to other threads; ``lanes`` is None if the elements are unknown."""
         team = self._team
         if team is None or view.region is sem.Region.PRIVATE:
             return

@@ -1,7 +1,7 @@
-"""Blocks that copy a box of a tensor, as one statement.
+"""Lowering of blocks that copy a box of a tensor to one statement.
 
-The block is an ordinary one, in which threads copy one run of elements after the other. Its instruction says which box
-of which tensor these are: here that is looked up again in what the block does, so that both say the same.
+The block is an ordinary one, in which threads copy runs of elements. Its instruction describes the box and the tensor:
+the lowering checks that the block agrees.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def box_copy(
     channel: sem.Subscript,
     ranks: Collection[str] | None = None,
 ) -> sem.BulkCopy:
-    """Return the copy of a box that a block with such an instruction is; ``views`` and ``outer`` are what it sees.
+    """Return the box copy for a block with a copy instruction; ``views`` and ``outer`` are visible in it.
 
-    It is for a cluster where it depends on none of the variables ``ranks``, which tell its groups apart, if there are
-    clusters.
+    With clusters, it is for a cluster if it depends on none of the variables ``ranks``, which differ between its
+    groups.
 
     Raises:
-        TileError: TIL502, the block does not do what its instruction says.
+        TileError: TIL502, the block does not match its instruction.
     """
     copy = block.instruction
     assert isinstance(copy, stripe.Copy)
@@ -61,10 +61,10 @@ def box_copy(
 def box_store(
     blocks: BlockLowering, block: stripe.Block, views: Mapping[str, View], outer: Mapping[str, Affine]
 ) -> sem.BulkStore:
-    """Return the store of a box that a block with such an instruction is; ``views`` and ``outer`` are what it sees.
+    """Return the box store for a block with a store instruction; ``views`` and ``outer`` are visible in it.
 
     Raises:
-        TileError: TIL502, the block does not do what its instruction says.
+        TileError: TIL502, the block does not match its instruction.
     """
     copy = block.instruction
     assert isinstance(copy, stripe.CopyBack)
@@ -89,7 +89,7 @@ def _found(
     views: Mapping[str, View],
     outer: Mapping[str, Affine],
 ) -> tuple[View, View, list[Affine], dict[str, Affine]]:
-    """Return the tensor and the local memory of a block's copy, where it begins in the tensor, and its first point."""
+    """Return the tensor, the local memory, the place in the tensor, and the first point of a block's copy."""
     found = _Walk(blocks)
     ends = found.leaf(block, dict(views), dict(outer))
     tensor, local = ends[::-1] if isinstance(copy, stripe.CopyBack) else ends
@@ -104,14 +104,14 @@ def _found(
 
 @attrs.define(eq=False)
 class _Walk:
-    """Goes down to the statements of a block: ``ranges`` are those of its indices, by the names of :meth:`leaf`."""
+    """Walk down to the statements of a block: ``ranges`` are those of its indices, by the names of :meth:`leaf`."""
 
     blocks: BlockLowering
     ranges: dict[str, int] = attrs.field(factory=dict)
     tests: list[Affine] = attrs.field(factory=list)
 
     def leaf(self, block: stripe.Block, views: dict[str, View], outer: dict[str, Affine]) -> tuple[View, View]:
-        """Return what the innermost block loads, and where it stores that."""
+        """Return the source and the target of the innermost block."""
         values: dict[str, Affine] = {}
         for index in block.indices:
             base = Affine() if index.affine is None else index.affine.substitute(outer)
@@ -132,7 +132,7 @@ class _Walk:
 
 
 def _places(source: View, copy: stripe.Copy, block: stripe.Block) -> list[Affine]:
-    """Return where in the tensor a view of it begins, along each axis."""
+    """Return the start of a view in its tensor, along each axis."""
     if max(copy.along) >= len(source.places):
         raise _unlike(block, "has other axes")
     places = copy.places(source.places, source.shape.strides)
@@ -142,9 +142,9 @@ def _places(source: View, copy: stripe.Copy, block: stripe.Block) -> list[Affine
 
 
 def _is_end(test: Affine, end: Affine, ranges: Mapping[str, int]) -> bool:
-    """Return whether a test holds where that for an end does: it may be for several neighbours, which end together.
+    """Return whether a test holds wherever that for an end does, perhaps for several adjacent elements.
 
-    That for the begin of an axis is of the first of them, or of a lone one.
+    The test for the start of an axis is for the first of them, or for a single element.
     """
     more = test - end
     if more.offset or not all(name in ranges and step > 0 for name, step in more.terms):
@@ -154,7 +154,7 @@ def _is_end(test: Affine, end: Affine, ranges: Mapping[str, int]) -> bool:
 
 
 def _is_box(copy: stripe.Copy, ranges: Mapping[str, int], source: Affine, target: Affine) -> bool:
-    """Return whether a block moves each element of the box, row by row, to the next place."""
+    """Return whether a block moves the elements of the box, row by row, to consecutive places."""
 
     def reached(offset: Affine) -> np.ndarray[Any, Any]:
         places = np.zeros(1, np.int64)

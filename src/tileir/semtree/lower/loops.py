@@ -1,4 +1,4 @@
-"""Loops that a block becomes, and the places at which its constraints are tested."""
+"""Loops of a block, and the places at which its constraints are tested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Guard: TypeAlias = Affine
 
 @attrs.frozen
 class Loop:
-    """One loop; ``lower`` and ``upper`` (exclusive) are bounds beside 0 and ``range``."""
+    """One loop; ``lower`` and ``upper`` (exclusive) are bounds in addition to 0 and ``range``."""
 
     counter: sem.Var
     range: int
@@ -31,7 +31,7 @@ class Loop:
 
 @attrs.frozen
 class LoopPlan:
-    """Loops from outermost to innermost, and the guards that only the innermost body can test; those of each lane."""
+    """Loops from outermost to innermost, guards that only the innermost body can test, and guards of each lane."""
 
     loops: tuple[Loop, ...]
     inner_guards: tuple[Guard, ...]
@@ -39,7 +39,7 @@ class LoopPlan:
     of_lanes: tuple[Guard, ...] = ()
 
     def parted(self) -> tuple[LoopPlan, LoopPlan, tuple[Guard, ...]]:
-        """Return the loops around unrolled ones, these with all within, and guards that tell whether all lanes run."""
+        """Return the plan without trailing unrolled loops, the plan of these, and guards that all lanes run."""
         count = sum(1 for _ in takewhile(lambda loop: loop.kind is sem.LoopKind.UNROLL, reversed(self.loops)))
         outer, inner = self.loops[: len(self.loops) - count], self.loops[len(self.loops) - count :]
         last = {LANE: self.lanes - 1} | {loop.counter.name: loop.range - 1 for loop in inner}
@@ -59,7 +59,7 @@ def plan_loops(
 ) -> LoopPlan:
     """Choose the loops of a block and bind each index in ``values`` to an affine of kernel variables.
 
-    ``terms`` is an index that becomes no loop, as it numbers the terms of dot products.
+    ``terms`` is an index that becomes no loop, since it counts the terms of dot products.
 
     Every constraint is tested as far outside as its variables allow; one that bounds the counter of a serial
     loop with coefficient ±1 becomes a bound of that loop instead of a test in its body.
@@ -115,9 +115,9 @@ def _vector_lanes(block: Block, index: Index, *, dots: bool) -> int:
 
 
 def with_zeros(stmts: list[sem.Stmt]) -> list[sem.Stmt]:
-    """Return statements with what a test keeps from being stored as zero instead of undefined.
+    """Return statements that store zero where a test would leave elements undefined.
 
-    This is what blocks tagged :data:`PADDED` ask for: others may read it without a test, if nothing depends on it.
+    Blocks tagged :data:`PADDED` require this: others may read the elements without a test, if nothing depends on them.
     """
     return [_otherwise_zero(stmt) if isinstance(stmt, sem.If) else stmt for stmt in stmts]
 
@@ -129,11 +129,10 @@ def _otherwise_zero(stmt: sem.If) -> sem.If:
 
 
 def thread_count(block: Block) -> int:
-    """Return how many threads a group needs for a kernel: the most that a block of it shares its points among.
+    """Return the number of threads of a group for a kernel: the maximum over its blocks.
 
     Raises:
-        TileError: TIL502 where blocks with thread indices are nested, or such an index depends on others, or is serial.
-
+        TileError: TIL502, blocks with thread indices are nested, or a thread index depends on others, or is serial.
     """
     most, pending = 1, [(block, False)]
     while pending:
@@ -173,5 +172,5 @@ def thread_indices(block: Block) -> tuple[Index, ...]:
 
 
 def point_count(indices: tuple[Index, ...]) -> int:
-    """Return how many points a box of indices has."""
+    """Return the number of points of a box of indices."""
     return prod([index.range for index in indices])

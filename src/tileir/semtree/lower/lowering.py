@@ -1,13 +1,11 @@
-"""Stripe programs to kernels: one kernel for each block of ``main``.
+"""Lowering of Stripe programs: one kernel for each block of ``main``.
 
 The program must have been scheduled: aggregation scopes made explicit by the pass ``accumulate``, and
-indices bound to ``grid``, ``thread``, ``unroll`` and ``vector`` where they are to become grid axes, threads of a
+indices bound to ``grid``, ``thread``, ``unroll`` and ``vector`` if they are to become grid axes, threads of a
 group, unrolled loops and vector lanes. Everything else becomes a serial loop, the first index outermost.
 
-Loops of a Stripe program to launches that are repeated.
-
-What a step makes for the next one is not copied: two steps take turns, and the second one reads where the first one
-writes and writes where it reads. So a loop repeats two steps, after a single one where their number is odd.
+Loops of a program become repeated launches. Carried values are not copied: steps alternate between two buffers, of
+which one is read and the other written. So a loop repeats two steps, after a single step if their number is odd.
 """
 
 from __future__ import annotations
@@ -42,21 +40,20 @@ if TYPE_CHECKING:
 def beside(
     one: sem.KernelFunction, other: sem.KernelFunction, same: Sequence[int | None], local_bytes: int
 ) -> sem.KernelFunction | None:
-    """Return the kernel that does what two do; None where their groups or indices differ, or memory does not suffice.
+    """Return one kernel for two; None if their groups or indices differ, or if memory does not suffice.
 
-    Where the first one has as many groups as the other one, or several times as many, groups take turns, so that what
-    both write to the same lines of a cache, or read there, comes at about the same time.
+    If the number of groups of the first is a multiple of that of the other, groups alternate, so that accesses of both
+    to one cache line are close in time.
 
     Args:
         one: The kernel whose parameters come first.
-        other: Another one, whose groups are behind where groups do not take turns.
-        same: For each parameter of the other kernel, which one of the first is the same array, or None.
-        local_bytes: Memory that the threads of a group share.
-
+        other: The other kernel, whose groups come last unless groups alternate.
+        same: For each parameter of the other kernel, the number of that of the first with the same array, or None.
+        local_bytes: Local memory of a group, in bytes.
     """
     if one.group != other.group or one.index is not other.index or max(one.cluster, other.cluster) > 1:
         return None
-    if roles(one) or roles(other):  # these stand in no condition
+    if roles(one) or roles(other):  # roles cannot be in a condition
         return None
     names = NameScope.of(kernel_names(one))
     params = list(one.params)
@@ -87,17 +84,17 @@ def beside(
 
 
 _Place: TypeAlias = "tuple[sem.Expr, sem.Expr, sem.Expr, Mapping[sem.Expr, sem.Expr]]"
-"""Test for groups of the first kernel, positions in its and in the other grid, and expressions known in a branch."""
+"""Test for groups of the first kernel, positions in the two grids, and known expressions in a branch."""
 
 
 def _one_behind(group: sem.Expr, first: int) -> _Place:
-    """Return where a group is if those of the other kernel come behind the first ones."""
+    """Return the place of a group if those of the other kernel come after the first ones."""
     start = sem.Const(first, group.type)
     return sem.Apply(Op.CMP_LT, (group, start)), group, sem.Apply(Op.SUB, (group, start)), {}
 
 
 def _turns(group: sem.Expr, times: int) -> _Place:
-    """Return where a group is if so many groups of the first kernel come before each of the other one."""
+    """Return the place of a group if ``times`` groups of the first kernel come before each of the other."""
     count, step = (sem.Const(number, group.type) for number in (times, times + 1))
     turn, rest = sem.Apply(Op.DIV, (group, step)), sem.Apply(Op.MOD, (group, step))
     test = sem.Apply(Op.CMP_LT, (rest, count))
@@ -110,9 +107,9 @@ def _turns(group: sem.Expr, times: int) -> _Place:
 def _sharing(
     one: Sequence[sem.Stmt], other: tuple[sem.Stmt, ...]
 ) -> tuple[list[sem.DeclareArray], tuple[sem.Stmt, ...]]:
-    """Return the local arrays of two kernels, of which a group runs one, and the second one with those of the first.
+    """Return the local arrays of two kernels, of which a group runs one, and the second with those of the first.
 
-    They take turns by size, the largest first; but channels, of which each has a number of messages of its own.
+    Arrays are shared by size, the largest first; channels are not, since each has its own number of messages.
     """
     arrays, more = sorted(filter(_is_local, one), key=_size), []
     places: dict[str, str] = {}
@@ -148,7 +145,7 @@ def _both(one: sem.Param, other: sem.Param) -> sem.Param:
 def _placed(
     body: tuple[sem.Stmt, ...], grid: tuple[int, ...], place: sem.Expr, known: Mapping[sem.Expr, sem.Expr]
 ) -> tuple[sem.Stmt, ...]:
-    """Return statements for the group that is at a place of a grid, axis 0 fastest, with what is known in short."""
+    """Return statements for the group at a place of a grid, axis 0 fastest, with known expressions simplified."""
     axes: list[sem.Expr] = []
     left = place
     for extent in grid:
@@ -167,7 +164,7 @@ def _placed(
 
 
 class Lowering(Protocol):
-    """Parts of a program that a loop in it needs when it is lowered."""
+    """Interface to the lowering of a program that its loops need."""
 
     program: stripe.Program
     buffers: dict[str, sem.Buffer]
@@ -176,25 +173,24 @@ class Lowering(Protocol):
     local: dict[int, frozenset[str]]
 
     def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
-        """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
+        """Return lowered works; ``fresh`` is memory that is undefined before them."""
 
     def copy(self, source: str, target: str) -> sem.Launch:
-        """Return what copies one buffer to another."""
+        """Return the copy of one buffer to another."""
 
 
 def lower_loop(lowering: Lowering, loop: stripe.Loop, before: list[sem.Work], fresh: Container[str]) -> list[sem.Work]:
     """Return the works before a loop followed by those of the loop.
 
-    Where the number of steps is odd, the first values go to the other one of each two buffers that take turns: then
-    the last values are where others expect them. That cannot be where first values are made somewhere else than in
-    front of the loop; they are copied in the end then.
+    If the number of steps is odd, initial values go to the other of each pair of alternating buffers: the final values
+    are then in the expected buffer. If initial values are not written right before the loop, the final values are
+    copied instead.
 
     Args:
         lowering: The program.
         loop: The loop.
-        before: The works in front of the loop, in the same list.
-        fresh: Memory that holds nothing before these.
-
+        before: The preceding works, in the same list.
+        fresh: Memory that is undefined before these.
     """
     turns: dict[str, str] = {}
     for carry in loop.carries:
@@ -222,7 +218,7 @@ def lower_loop(lowering: Lowering, loop: stripe.Loop, before: list[sem.Work], fr
 
 
 def _first_written(lowering: Lowering, works: Iterable[sem.Work], buffer: str) -> bool:
-    """Return whether a launch that only writes a buffer comes before all else that uses it."""
+    """Return whether a launch that only writes a buffer precedes all other uses of it."""
     for work in works:
         if isinstance(work, sem.Launch):
             if buffer in work.arguments:
@@ -234,9 +230,9 @@ def _first_written(lowering: Lowering, works: Iterable[sem.Work], buffer: str) -
 
 
 def _joined(kernels: list[sem.KernelFunction], step: tuple[sem.Work, ...]) -> tuple[sem.Work, ...]:
-    """Return a step whose last kernel, which counts the steps, is part of another one that reads the step.
+    """Return a step whose last kernel, a step counter, is merged into another one that reads the step number.
 
-    The first thread of that kernel counts: a launch less where launches are what a step costs.
+    The first thread of that kernel counts: this saves a launch, which dominates the cost of a step.
     """
     *others, advance = step
     if not isinstance(advance, sem.Launch):
@@ -257,7 +253,7 @@ def _joined(kernels: list[sem.KernelFunction], step: tuple[sem.Work, ...]) -> tu
 
 
 def _counting(host: sem.KernelFunction, counting: sem.KernelFunction, step: str) -> sem.KernelFunction:
-    """Return ``host``, whose first thread also does what ``counting`` does, with a further parameter for the result."""
+    """Return ``host`` with the work of ``counting`` in its first thread, and a further parameter for the result."""
     scope = NameScope.of(kernel_names(host))
     names = {name: scope.fresh(name) for name in dict.fromkeys(kernel_names(counting))}
     names[counting.params[1].name] = step
@@ -273,17 +269,16 @@ def _counting(host: sem.KernelFunction, counting: sem.KernelFunction, step: str)
 
 
 _OVERHANG: Final = 1 << 20
-"""Indices may pass the end of what they run over by so much before a test turns them away."""
+"""Maximum distance by which indices may pass the end of their range before a test excludes them."""
 _LONGEST_NAME: Final = 48
-"""A fused kernel has the names of all its parts; symbols and messages need no more than the first of them."""
+"""Maximum length of a fused kernel's name; symbols and messages need no more."""
 
 
 def lower(program: stripe.Program, target: Target) -> sem.Program:
     """Return the kernels, buffers and launches of a scheduled program.
 
     Raises:
-        TileError: TIL502 where a kernel is not scheduled as the module text asks.
-
+        TileError: TIL502, a kernel is not scheduled as the module docstring requires.
     """
     lowering = ProgramLowering(target, program)
     given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
@@ -293,16 +288,15 @@ def lower(program: stripe.Program, target: Target) -> sem.Program:
 
 @attrs.define(eq=False, repr=False)
 class ProgramLowering:
-    """Kernels and buffers of a program while they are being made.
+    """State of the lowering of a program.
 
     Attributes:
-        target: What the kernels are for.
+        target: The device.
         program: The program.
         buffers: Its buffers, by name.
         kernels: The kernels so far.
-        unaligned: Temporaries that take turns with memory of the caller, and count as such where alignment matters.
+        unaligned: Temporaries that alternate with memory of the caller, and so have its alignment.
         local: The memory that each loop alone uses, by the :func:`id` of the loop.
-
     """
 
     target: Target
@@ -319,9 +313,9 @@ class ProgramLowering:
         self.local = local_memory(self.program)
 
     def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
-        """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
+        """Return lowered works; ``fresh`` is memory that is undefined before them."""
         after: list[sem.Work] = []
-        joint = 0  # kernels that run in the launch before
+        joint = 0  # kernels that run in the previous launch
         for work in works:
             match work:
                 case stripe.Launch():
@@ -342,7 +336,7 @@ class ProgramLowering:
         return tuple(after)
 
     def copy(self, source: str, target: str) -> sem.Launch:
-        """Return what copies one buffer to another, in as many groups as it has rows."""
+        """Return the copy of one buffer to another, in a group per row."""
         shape = self.buffers[source].shape
         indices = tuple(
             stripe.Index(f"d{axis}", size, binding=stripe.Binding.GRID if axis == 0 else None)
@@ -366,7 +360,7 @@ class ProgramLowering:
         return sem.Launch(number, arguments)
 
     def _beside(self, one: sem.Work, other: sem.Work) -> sem.Launch | None:
-        """Return one launch for two that may run at the same time; None where their kernels do not fit each other."""
+        """Return one launch for two that may run at the same time; None if their kernels do not fit each other."""
         if not isinstance(one, sem.Launch) or not isinstance(other, sem.Launch):
             return None
         same = tuple(one.arguments.index(name) if name in one.arguments else None for name in other.arguments)
@@ -380,13 +374,13 @@ class ProgramLowering:
         return sem.Launch(self._numbers[key], tuple(dict.fromkeys((*one.arguments, *other.arguments))))
 
     def owns(self, buffer: str) -> bool:
-        """Return whether memory is the program's own, and so as aligned as the target asks."""
+        """Return whether memory is the program's own, with the alignment of the target."""
         own = self.buffers[buffer].role in (sem.BufferRole.TEMPORARY, sem.BufferRole.CONSTANT)
         return own and buffer not in self.unaligned
 
 
 def _pruned(program: sem.Program) -> sem.Program:
-    """Return the program without kernels that nothing launches."""
+    """Return the program without unused kernels."""
     used = sorted({launch.kernel for launch in launches(program.works)})
     if len(used) == len(program.kernels):
         return program
@@ -423,7 +417,7 @@ def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
 
 @attrs.define(eq=False, repr=False)
 class _Parameter:
-    """What a kernel does with one buffer, over all refinements of it."""
+    """A kernel's use of one buffer, over all refinements of it."""
 
     name: str
     buffer: sem.Buffer
@@ -473,7 +467,7 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
     else:
         threads = thread_count(block)
         grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
-    if body and isinstance(body[-1], sem.WarpRole):  # of four warps that have equally many registers, one copies
+    if body and isinstance(body[-1], sem.WarpRole):  # of four warps with equal numbers of registers, one copies
         threads = (body[-1].first + 4) * sem.WARP
     kernel = sem.KernelFunction(
         name,
@@ -489,7 +483,7 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
 
 
 def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:
-    """Return what lowers kernels whose groups have several threads, which those of processors do without."""
+    """Return the lowering for groups with several threads, which is imported on demand."""
     from tileir.semtree.lower.threads import GroupLowering
 
     return GroupLowering(blocks, threads)
@@ -498,7 +492,7 @@ def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:
 def _of_attention(
     blocks: BlockLowering, block: stripe.Block, views: dict[str, View], attending: tuple[stripe.Special, Attending]
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
-    """Return grid and body of a kernel of attention, which processors do without."""
+    """Return grid and body of a kernel of attention; its lowering is imported on demand."""
     from tileir.semtree.lower.attention.forward import attention_kernel
 
     return attention_kernel(blocks, block, views, *attending)
@@ -507,7 +501,7 @@ def _of_attention(
 def _of_order(
     blocks: BlockLowering, block: stripe.Block, views: dict[str, View], sorting: tuple[stripe.Special, Sorting]
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
-    """Return grid and body of a kernel whose groups sort; few programs do."""
+    """Return grid and body of a kernel whose groups sort; its lowering is imported on demand."""
     from tileir.semtree.lower.orders.groups import sorting_kernel
 
     return sorting_kernel(blocks, block, views, *sorting)
@@ -516,20 +510,20 @@ def _of_order(
 def _of_segments(
     blocks: BlockLowering, block: stripe.Block, views: dict[str, View], adding: tuple[stripe.Special, Segments]
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
-    """Return grid and body of a kernel that adds segments, which processors do without."""
+    """Return grid and body of a kernel that adds segments; its lowering is imported on demand."""
     from tileir.semtree.lower.segments import adding_kernel
 
     return adding_kernel(blocks, block, views, *adding)
 
 
 def _in_order(block: stripe.Block) -> list[stripe.Refinement]:
-    """Return what a kernel sees outside; outputs come first, as a reader of the signature expects."""
+    """Return the memory that a kernel sees, outputs first, as usual in signatures."""
     seen = (view for view in block.refinements if view.direction is not stripe.Direction.NONE)
     return sorted(seen, key=lambda view: not view.direction.writes)
 
 
 def _with_wide_index(block: stripe.Block, parameters: Iterable[_Parameter], target: Target) -> Target:
-    """Return a target whose offsets are wide enough for a kernel: 64 bits where 32 may not reach."""
+    """Return a target with wide enough offsets for a kernel: 64 bits if 32 may not suffice."""
     if target.index_dtype.itemsize >= DType.I64.itemsize:
         return target
     largest = max((parameter.buffer.elements for parameter in parameters), default=0)
@@ -539,7 +533,7 @@ def _with_wide_index(block: stripe.Block, parameters: Iterable[_Parameter], targ
 
 
 def _greatest_value(block: stripe.Block, outer: Mapping[str, int]) -> int:
-    """Return a bound of what indices, constraints and accesses of a block and those below reach, in absolute value."""
+    """Return a bound of the absolute values of indices, constraints and accesses of a block and nested ones."""
     bounds = {i.name: i.range + (0 if i.affine is None else _bound(i.affine, outer)) for i in block.indices}
     affines = list(block.constraints)
     affines.extend(s.affine for s in block.statements if isinstance(s, stripe.LoadIndex))
@@ -557,7 +551,7 @@ def _bound(affine: Affine, bounds: Mapping[str, int]) -> int:
 
 
 def operation_count(block: stripe.Block) -> int:
-    """Estimate the scalar operations of a block: statements times points, constraints ignored."""
+    """Estimate the scalar operations of a block: statements times points, ignoring constraints."""
     inside = 0
     for statement in block.statements:
         match statement:

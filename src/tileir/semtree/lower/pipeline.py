@@ -1,12 +1,13 @@
-"""Pipelines: loops whose local arrays are filled some iterations before they are read.
+"""Software pipelines: loops whose local arrays are filled some iterations before they are read.
 
-Where all copies are of boxes, and the device can copy boxes, they are the messages of a channel: an iteration receives
-its own, begins its product, sends the copies that are as far ahead as there are places, and releases its message.
+If all copies are of boxes, and the device can copy boxes, they are the messages of a channel: an iteration receives
+its own, begins its product, sends the copies for the iteration as far ahead as there are places, and releases its
+message.
 
-The arrays are allocated by the block itself, so that iterations do not share them, and each of as many iterations as
-the pipeline has stages can have its own. Blocks that copy ahead fill them: they run one iteration less than that ahead.
-Their copies become asynchronous ones, of which each iteration makes a group. They come before what the iteration does
-itself or, where that is an instruction that only begins a product, behind it, so that they are begun meanwhile.
+The arrays are allocated by the block itself, so that iterations do not share them, and as many iterations as the
+pipeline has stages can have their own. Copying blocks fill them ``stages - 1`` iterations ahead. Their copies become
+asynchronous, in a group per iteration. They precede the iteration's own work or, if that is an instruction that only
+begins a product, follow it, so that both overlap.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tileir.stripe import ir as stripe
 
 
 def stages_of(block: stripe.Block) -> int:
-    """Return how many iterations of a block have arrays of their own; 0 where the block is no such loop.
+    """Return the number of iterations of a block with separate arrays; 0 if the block is no pipeline.
 
     Raises:
         TileError: TIL502, it is a pipeline, but its iterations depend on more than their numbers, it allocates other
@@ -56,25 +57,25 @@ def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
 
 @attrs.frozen(eq=False)
 class _Steps:
-    """How the messages of a channel are sent."""
+    """Sender of the messages of a channel."""
 
     acquire: sem.Channel
     send: sem.Channel
     channel: sem.Subscript
 
     def message(self, copies: Iterable[sem.BulkCopy]) -> list[sem.Stmt]:
-        """Return what sends a message of copies."""
+        """Return the message of some copies."""
         return [self.acquire, *copies, self.send]
 
 
 @attrs.define(eq=False)
 class Pipeline:
-    """Lowers one block; all its iterations, over whatever indices, become one loop.
+    """Lowering of one block; all its iterations, over any indices, become one loop.
 
-    ``phase`` lowers a child with the views and the indices that it sees; ``declare`` takes declarations for the top of
-    the kernel. With ``turns``, the loop runs once for each point of the grid that a group takes, and what is copied
-    ahead at the end of one is for the next. ``apart`` takes a loop that makes all copies, where a warp of its own does.
-    Variables among ``ranks`` tell the groups of a ``cluster`` apart.
+    ``phase`` lowers a nested block with its visible views and indices; ``declare`` takes declarations for the top of
+    the kernel. With ``turns``, the loop runs once for each point of the grid that a group takes, and prefetches at its
+    end are for the next point. ``apart`` takes a loop with all copies, if a separate warp copies. Variables among
+    ``ranks`` differ between the groups of a ``cluster``.
     """
 
     blocks: BlockLowering
@@ -92,7 +93,7 @@ class Pipeline:
     _arrays: dict[str, str] = attrs.field(factory=dict, init=False)
 
     def lowered(self, stages: int) -> Phase:
-        """Return the loop, with what comes before it, as one phase that has its own barriers."""
+        """Return the loop, with its prologue, as one phase that has its own barriers."""
         iterations = prod(index.range for index in self._moving)
         for refinement in _allocations(self.block):
             name = self._arrays[refinement.name] = self.blocks.names.fresh(refinement.name)
@@ -148,7 +149,7 @@ class Pipeline:
         return body
 
     def _before(self, steps: _Steps, count: int) -> list[sem.Stmt]:
-        """Return what sends the first messages, which is done before all turns where groups take these."""
+        """Return the first messages, sent before all turns if groups take turns."""
         body: list[sem.Stmt] = []
         moved: dict[str, Affine] = {}
         if self.turns is not None:
@@ -163,7 +164,7 @@ class Pipeline:
         return []
 
     def _ahead(self, steps: _Steps, ahead: sem.Var, stages: int, iterations: int) -> list[sem.Stmt]:
-        """Return what sends message ``ahead``, if there is one."""
+        """Return the message number ``ahead``, if there is one."""
         constant = self.blocks.offsets.constant
         slot = self._slot(ahead, stages)
         place = Affine.index(slot.variable.name)
@@ -184,7 +185,7 @@ class Pipeline:
     def _boxes(
         self, channel: sem.Subscript, point: Mapping[str, Affine], slot: Affine, moved: Mapping[str, Affine]
     ) -> list[sem.BulkCopy]:
-        """Return the copies of an iteration; ``moved`` is what stands for variables of the grid."""
+        """Return the copies of an iteration; ``moved`` holds replacements for variables of the grid."""
         views, values = self._seen(point, slot)
         if moved:
             views = {name: view.substitute(moved) for name, view in views.items()}
@@ -202,7 +203,7 @@ class Pipeline:
         return [each.instruction for each in self.block.blocks if isinstance(each.instruction, stripe.Copy)]
 
     def _with_groups(self, stages: int, iterations: int) -> list[sem.Stmt]:
-        """Return the loop with copies that threads make, groups of which they wait for."""
+        """Return the loop with copies by threads, which wait for groups of them."""
         body: list[sem.Stmt] = [sem.Barrier()]
         for number in range(stages - 1):
             if number < iterations:
@@ -227,7 +228,7 @@ class Pipeline:
         return body
 
     def _only_begins(self) -> bool:
-        """Return whether the last thing that an iteration does is an instruction that only begins a product."""
+        """Return whether an iteration ends with an instruction that only begins a product."""
         last = self.block.blocks[-1].instruction
         return isinstance(last, stripe.Product) and last.fragment in FRAGMENTS and FRAGMENTS[last.fragment].is_async
 
@@ -244,14 +245,14 @@ class Pipeline:
         return values
 
     def _digits(self, number: sem.Var) -> tuple[list[sem.Stmt], dict[str, Affine]]:
-        """Return the values of the indices in iteration ``number``, and declarations of variables that hold them."""
+        """Return the values of the indices in iteration ``number``, and declarations of their variables."""
         moving = self._moving
         if len(moving) == 1:
             return [], {moving[0].name: Affine.index(number.name)}
         return self.blocks.digits(number, moving)
 
     def _slot(self, number: sem.Expr, stages: int) -> sem.Declare:
-        """Return the declaration of a variable: which of the arrays an iteration has."""
+        """Return the declaration of a variable for the number of an iteration's arrays."""
         variable = self.blocks.counter("slot")
         return sem.Declare(variable, sem.Apply(Op.MOD, (number, self.blocks.offsets.constant(stages))))
 
@@ -265,9 +266,9 @@ class Pipeline:
         )
 
     def _parted(self) -> tuple[list[stripe.Block], list[stripe.Block]]:
-        """Return the blocks beside copies: those up to the last one that reads a stage, and the ones behind that.
+        """Return the blocks other than copies: those up to the last reader of a stage, and the rest.
 
-        Others of the group need not wait for the latter, in which threads do something for themselves.
+        Other threads need not wait for the rest, in which threads work independently.
         """
         blocks = [inner for inner in self.block.blocks if not isinstance(inner.instruction, stripe.Copy)]
         own = {refinement.name for refinement in _allocations(self.block)}
@@ -284,7 +285,7 @@ class Pipeline:
         return result
 
     def _seen(self, point: Mapping[str, Affine], slot: Affine) -> tuple[dict[str, View], dict[str, Affine]]:
-        """Return the views and the indices that blocks of an iteration see, whose arrays are at ``slot``."""
+        """Return the views and the indices visible in an iteration whose arrays are at ``slot``."""
         values = dict(self.bound)
         for index in self.block.indices:
             values[index.name] = Affine() if index.affine is None else index.affine.substitute(self.outer)
@@ -308,7 +309,7 @@ def _alone(copy: sem.BulkCopy) -> sem.BulkCopy:
 
 
 def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:
-    """Return statements with what they only load to store it again as asynchronous copies, where sizes allow."""
+    """Return statements with pairs of a load and a store as asynchronous copies, if sizes allow."""
     stmts = rewritten(stmts, lambda stmt: (map_bodies(asynchronous, stmt),))
     result: list[sem.Stmt] = []
     for stmt in stmts:

@@ -1,15 +1,14 @@
-"""Phases that are products of matrices as instructions that multiply these.
+"""Lowering of phases that are matrix products, and of dot products, to instructions.
 
-Such a block is an ordinary one, in which each thread adds up the elements that it holds; its instruction names a
-fragment (:mod:`tileir.core.fragments`). Roles say which of its indices is which: ``LANE`` and ``ELEMENT``, whose bits
-are the first ones of the thread's and of the element's number that the index stands for, one for each run of the
-fragment's layout; ``TILE_ROW`` and ``TILE_COLUMN``, which number fragments (and ``TILE_HIGH`` rows of these); and
-``DEPTH``. Sums that constraints turn away may be computed all the same: they are not used.
+The block is an ordinary one, in which each thread adds up its own elements; its instruction names a fragment
+(:mod:`tileir.core.fragments`). Roles identify its indices: ``LANE`` and ``ELEMENT``, with the first bit of the thread's
+or the element's number for the index, one for each run of the fragment's layout; ``TILE_ROW`` and ``TILE_COLUMN``,
+which count fragments (and ``TILE_HIGH`` rows of these); and ``DEPTH``. Sums excluded by constraints may be computed
+anyway: they are not used.
 
-Blocks with an index bound to ``dot`` as dot products: each lane adds the products of a few neighbours at once.
-
-Such a block is an ordinary one, which adds products of what it loads to sums. Its two factors are neighbours along that
-index; along the lanes, each stays the same, or goes on where the terms of the lane before end.
+Blocks with an index bound to ``dot`` become dot products: each lane adds the products of a few adjacent elements. The
+block is an ordinary one, which adds products of loads to sums. Its two factors are contiguous along that index; along
+the lanes, each is constant, or continues where the terms of the previous lane end.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ DEPTH: Final = Role(RoleKind.DEPTH)
 def product(
     block: stripe.Block, views: Mapping[str, View], names: Mapping[str, str], target: Target, offsets: OffsetBuilder
 ) -> sem.MatrixMultiply | None:
-    """Return the instruction for a block, or None where the device has none.
+    """Return the instruction for a block, or None if the device has none.
 
-    ``names`` holds the variable that stands for each index in the offsets of ``views``.
+    ``names`` holds the variable of each index in the offsets of ``views``.
 
     Raises:
-        TileError: TIL502, the block is not what the fragment does.
+        TileError: TIL502, the block does not match the fragment.
     """
     fragment = fragment_of(block, target)
     if fragment is None:
@@ -71,7 +70,7 @@ def product(
 
 
 def fragment_of(block: stripe.Block, target: Target) -> Fragment | None:
-    """Return the fragment that a block asks for, if the device has it."""
+    """Return the fragment of a block, if the device has it."""
     if not isinstance(block.instruction, stripe.Product):
         return None
     wanted = block.instruction.fragment
@@ -79,7 +78,7 @@ def fragment_of(block: stripe.Block, target: Target) -> Fragment | None:
 
 
 def only_multiplies(block: stripe.Block) -> bool:
-    """Return whether a block adds products of what it loads, and does nothing else."""
+    """Return whether a block only adds products of loads."""
     kinds = (stripe.Load, stripe.Store, stripe.Convert, stripe.Intrinsic)
     if not all(isinstance(s, kinds) for s in block.statements):
         return False
@@ -90,7 +89,7 @@ def only_multiplies(block: stripe.Block) -> bool:
 
 @attrs.frozen(eq=False, repr=False)
 class _Roles:
-    """Which indices of a block stand for what."""
+    """Roles of the indices of a block."""
 
     fragment: Fragment
     found: Mapping[Role, stripe.Index]
@@ -98,13 +97,13 @@ class _Roles:
 
     @classmethod
     def of(cls, block: stripe.Block, names: Mapping[str, str], fragment: Fragment) -> _Roles:
-        """Look at the roles of a block's indices."""
+        """Collect the roles of a block's indices."""
         found = {index.role: index for index in block.indices if index.role is not None}
         return cls(fragment, found, {role: names[i.name] for role, i in found.items() if i.name in names})
 
     @property
     def runs(self) -> dict[Role, Run]:
-        """Runs that the fragment's layout asks for: several indices may share the bits of a run."""
+        """Runs of the fragment's layout: several indices may share the bits of a run."""
         layout = self.fragment.sums
         both = ((RoleKind.LANE, layout.thread_runs()), (RoleKind.ELEMENT, layout.element_runs()))
         cuts = {kind: {role.bit for role in self.found if role.kind is kind} for kind, _ in both}
@@ -119,20 +118,20 @@ class _Roles:
         return high * tall * rows, wide * columns, depth
 
     def range(self, role: Role) -> int:
-        """Return the range of an index, 1 where there is none."""
+        """Return the range of an index, 1 if there is none."""
         return self.found[role].range if role in self.found else 1
 
     def first(self, axis: str) -> Role | None:
-        """Return what moves from a row or column to the next one."""
+        """Return the step from a row or column to the next one."""
         return next((role for role, run in self.runs.items() if run.axis == axis and run.bit == 0), None)
 
     def step(self, view: View, role: Role | None) -> int:
-        """Return how far one step of an index moves in a view."""
+        """Return the stride of an index in a view."""
         variable = None if role is None else self.variables.get(role)
         return 0 if variable is None else int(view.offset.coefficient(variable))
 
     def are_whole(self, block: stripe.Block) -> bool:
-        """Return whether indices stand for all bits, those of threads for the lowest ones of their numbers."""
+        """Return whether indices cover all bits, with those of threads in the lowest bits of their numbers."""
         own = {role: index.range for role, index in self.found.items() if role.kind.has_bits}
         stride, strides = 1, {}
         for index in reversed(block.indices):
@@ -146,7 +145,7 @@ class _Roles:
         return whole and ordered and self.range(DEPTH) % self.fragment.mnk[2] == 0
 
     def fit(self, left: View, right: View, sums: View) -> bool:
-        """Return whether all views go with the indices as the instruction asks."""
+        """Return whether all views match the instruction's indices."""
         (rows, columns, _), held = self.fragment.mnk, self.fragment.sums.held
         row, column = self.step(left, self.first("m")), self.step(right, self.first("n"))
         tall, wide = self.range(TILE_ROW), self.range(TILE_COLUMN)
@@ -181,11 +180,12 @@ def _first(view: View, variables: Iterable[str], offsets: OffsetBuilder) -> sem.
 
 
 def dot_index(block: stripe.Block) -> stripe.Index | None:
-    """Return the index of a block that numbers the terms of dot products; None where it has none.
+    """Return the index of a block that counts the terms of dot products; None if it has none.
 
     Raises:
-        TileError: TIL502, there are two of them, a constraint or an outer index decides about one, or the block does
-            not just add products to sums.
+        TileError: TIL502, there are two of them, a constraint or an outer index involves one, or the block does not
+            only
+            add products to sums.
     """
     indices = [index for index in block.indices if index.binding is stripe.Binding.DOT]
     if not indices:
@@ -209,7 +209,7 @@ def dot_product(
     target: Target,
     offsets: OffsetBuilder,
 ) -> sem.Assign:
-    """Return the statement for a block for which :func:`dot_index` holds.
+    """Return the statement for a block with a :func:`dot_index`.
 
     Args:
         block: The block.
@@ -219,7 +219,7 @@ def dot_product(
         offsets: Turns offsets into expressions.
 
     Raises:
-        TileError: TIL502, the elements of a view are not where the instruction expects them.
+        TileError: TIL502, the elements of a view are not in the layout of the instruction.
     """
     lanes, terms = shape
     factors = [r for r in block.refinements if r.direction is stripe.Direction.IN]
@@ -237,7 +237,7 @@ def dot_product(
     left, right = (_factor(r.name, views[r.name], lanes, terms, offsets) for r in factors)
     rows = {row.dtypes for row in usable(target.fragments, rounded=target.approximate) if row.is_dot}
     a, b, c = (part.type.dtype for part in (left, right, total))
-    # Of factors that are alike the left one is that which rows of a tile have for themselves.
+    # Of interchangeable factors, the left one is that of the tile's rows.
     turned = isinstance(right, sem.Shuffle) if a is b else (a, b, c) not in rows and (b, a, c) in rows
     return sem.Assign(total, sem.Dot(right, left, total) if turned else sem.Dot(left, right, total))
 
@@ -247,7 +247,7 @@ def _steps(view: View) -> tuple[int, int]:
 
 
 def _run(view: View, count: int, offsets: OffsetBuilder) -> sem.Subscript:
-    """Return neighbours from where a view starts."""
+    """Return contiguous elements from the start of a view on."""
     start = offsets.scalar(view.offset.substitute({LANE: 0, TERM: 0}))
     return sem.Subscript(view.array, start, sem.Type(view.shape.dtype, count))
 

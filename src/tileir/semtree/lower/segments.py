@@ -1,8 +1,8 @@
-"""The special ``add_segments``: threads with some columns, and a part of the keys each, that add what has one key.
+"""Lowering of the special ``add_segments``: threads, each with some columns and a part of the keys, add up segments.
 
-A thread reads several keys and updates before it adds any of them, so that their loads are under way together. Where a
-key differs from the one before, the sum so far is stored: in the table, or, where the segment is the first or the last
-of the part, in what is carried on.
+A thread loads several keys and updates before it adds any of them, so that their loads are in flight together. If a
+key differs from the previous one, the sum so far is stored: in the table or, for the first and the last segment of
+the part, in the carried sums.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.segments import Segments
 
 _AHEAD: Final = 8
-"""Updates that a thread reads before it adds them."""
+"""Number of updates that a thread reads before it adds them."""
 
 
 def adding_kernel(
     blocks: BlockLowering, block: stripe.Block, buffers: Mapping[str, View], special: stripe.Special, plan: Segments
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
-    """Return the grid and the body of a kernel; beside the grid of the block it has groups for columns and parts."""
+    """Return the grid and the body of a kernel; the grid has additional axes over columns and parts."""
     size = block.refinement(special.inputs[0]).shape.elements
     columns = block.refinement(special.inputs[1]).shape.elements // size
     rows = [block.refinement(name) for name in (special.inputs[1], special.outputs[0], *special.outputs[2:])]
@@ -55,7 +55,7 @@ def adding_kernel(
 
 
 def _lanes(blocks: BlockLowering, columns: int, rows: list[stripe.Refinement]) -> int:
-    """Return how many columns of a row are read at once: a vector, that rows consist of."""
+    """Return the columns of a row that are read at once: a vector that divides rows."""
     lanes = min(blocks.target.lanes(view.shape.dtype) for view in rows)
     steps = [_row_stride(view.shape, columns) for view in rows]
     for view in rows:
@@ -68,18 +68,17 @@ def _lanes(blocks: BlockLowering, columns: int, rows: list[stripe.Refinement]) -
 
 @attrs.frozen(eq=False, repr=False)
 class _Adding:
-    """What a thread reads, writes, and keeps.
+    """Inputs, outputs and state of a thread.
 
     Attributes:
         blocks: Names and offsets.
-        plan: How many keys are a part.
-        inputs: Keys, updates, and maybe places.
-        outputs: The table, and maybe keys and sums that are carried on.
+        plan: The parameters, with the keys of a part.
+        inputs: Keys, updates, and optionally places.
+        outputs: The table, and optionally carried keys and sums.
         lanes: Columns of a thread.
-        key: The key of the segment that it adds.
+        key: The key of the current segment.
         total: The sum of the segment so far.
         later: Whether the segment is not the first one of the part.
-
     """
 
     blocks: BlockLowering
@@ -104,7 +103,7 @@ class _Adding:
         return cls(blocks, plan, inputs, outputs, lanes, names[0], names[1], names[2])
 
     def part(self, part: sem.Var, column: sem.Var, size: int, columns: int) -> list[sem.Stmt]:
-        """Return what a thread does."""
+        """Return the work of a thread."""
         begin, end, whole = (self.blocks.counter(word) for word in ("begin", "end", "whole"))
         step = self.plan.part or size
         first = sem.Apply(Op.MUL, (part, self.number(step)))
@@ -137,7 +136,7 @@ class _Adding:
         return [*body, sem.If(self.later, last, alone)]
 
     def steps(self, counter: sem.Var, column: sem.Var, part: sem.Var, columns: int, ahead: int) -> list[sem.Stmt]:
-        """Return what a thread does with some keys: it reads all of them and their updates first."""
+        """Return the work of a thread on some keys: it first reads all of them and their updates."""
         loads: list[sem.Stmt] = []
         read: list[tuple[sem.Var, sem.Var]] = []
         keys = self.neighbours("own", self.inputs[0], counter, ahead, loads)
@@ -156,7 +155,7 @@ class _Adding:
         return loads
 
     def neighbours(self, word: str, view: View, first: sem.Var, count: int, loads: list[sem.Stmt]) -> list[sem.Var]:
-        """Return so many numbers of rows that lie side by side, read as vectors."""
+        """Return ``count`` contiguous row numbers, read as vectors."""
         limit = self.outputs[0].shape.dims[0].size if view is self.inputs[0] else self.inputs[0].shape.elements
         index = self.blocks.offsets.dtype
         lanes = min(self.blocks.target.lanes(view.shape.dtype), count)
@@ -169,7 +168,7 @@ class _Adding:
         return found
 
     def stored(self, column: sem.Var, part: sem.Var, columns: int) -> list[sem.Stmt]:
-        """Return what stores the sum of a segment that another one follows."""
+        """Return the store of the sum of a segment that is followed by another."""
         table = self.outputs[0]
         put = sem.Assign(self.element(table, self.row_of(table, self.key, columns, column), self.lanes), self.total)
         if not self.plan.part:
@@ -180,12 +179,12 @@ class _Adding:
         ]
 
     def carried(self, part: sem.Var, which: int, column: sem.Var, columns: int) -> sem.Subscript:
-        """Return where the first, or the last, sum of a part is carried on."""
+        """Return the place of the first, or the last, carried sum of a part."""
         number = sem.Apply(Op.ADD, (sem.Apply(Op.MUL, (part, self.number(2))), self.number(which)))
         return self.element(self.outputs[2], self.row_of(self.outputs[2], number, columns, column), self.lanes)
 
     def row_of(self, view: View, row: sem.Expr, columns: int, column: sem.Var) -> sem.Expr:
-        """Return where a column of a row is: rows lie one behind the other, so far apart as the innermost of them."""
+        """Return the place of a column in a row: rows are at the stride of the innermost axis of rows."""
         step = _row_stride(view.shape, columns)
         return sem.Apply(Op.ADD, (sem.Apply(Op.MUL, (row, self.number(step))), column))
 
@@ -195,7 +194,7 @@ class _Adding:
         return clamped(self.element(self.inputs[0], place, 1), rows, self.blocks.offsets.dtype)
 
     def element(self, view: View, place: sem.Expr, lanes: int) -> sem.Subscript:
-        """Return elements of a view, so many elements behind its first."""
+        """Return ``lanes`` elements of a view, ``place`` elements after its first."""
         offset = self.sum(view.offset, place)
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, lanes))
 
@@ -206,7 +205,7 @@ class _Adding:
         return variable
 
     def sum(self, affine: Affine, value: sem.Expr) -> sem.Expr:
-        """Return an affine and a value, added."""
+        """Return the sum of an affine and a value."""
         return value if affine == Affine() else sem.Apply(Op.ADD, (self.at(affine), value))
 
     def at(self, affine: Affine) -> sem.Expr:
@@ -219,7 +218,7 @@ class _Adding:
 
 
 def _row_stride(shape: stripe.TensorShape, columns: int) -> int:
-    """Return how far apart the rows of a view are, which are so many elements long."""
+    """Return the stride of the rows of a view, which are ``columns`` elements long."""
     inner = 1
     for dim in reversed(shape.dims):
         if dim.size > 1 and inner >= columns:

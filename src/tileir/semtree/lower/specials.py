@@ -1,17 +1,14 @@
-"""Operations on whole views, as loops over their elements or as vectors that are kept in registers.
+"""Lowering of operations on whole views, as loops over their elements or as vectors in registers.
 
-Square tiles turned in registers: rows in, columns out, by shuffles of two vectors each.
+Square tiles are transposed in registers by shuffles of two vectors each. Vectors are divided into blocks of 16 bytes,
+within which processors shuffle most cheaply. Each of ``log2(lanes)`` stages pairs rows whose numbers differ in one bit,
+and exchanges this bit with one of the lane's number: those within a block by interleaving the elements of two rows,
+those of the block's number by sorting its blocks into even and odd blocks. This is the usual transposition by
+butterflies (Eklundh, "A fast computer method for matrix transposing", 1972), with exchanges that are single
+instructions.
 
-Vectors are seen as blocks of 16 bytes, within which processors shuffle cheapest. Each of ``log2(lanes)`` stages pairs
-rows whose numbers differ in one bit, and exchanges this bit with one of the lane's number: those within a block by
-interleaving the elements of two rows, those of the block's number by sorting its blocks into even and odd ones. This is
-the usual transposition by butterflies (Eklundh, "A fast computer method for matrix transposing", 1972), with exchanges
-that have an instruction of their own.
-
-Running aggregates over the lanes of a vector: what a serial block does lane after lane, in a few steps for all.
-
-Each step merges lanes with those a power of two before them, as in Hillis and Steele, "Data parallel algorithms"
-(1986): ``log2(lanes)`` steps.
+Running aggregates over the lanes of a serial block take ``log2(lanes)`` steps: each merges lanes with those a power of
+two before them, as in Hillis and Steele, "Data parallel algorithms" (1986).
 """
 
 from __future__ import annotations
@@ -37,12 +34,12 @@ _BLOCK_BYTES: Final = 16
 
 
 def is_square_power(rows: int, columns: int) -> bool:
-    """Return whether a tile can be turned in registers: square, and as many rows as a power of two of at least 2."""
+    """Return whether a tile can be transposed in registers: square, with a power of two of rows, at least 2."""
     return rows == columns and rows > 1 and rows & (rows - 1) == 0
 
 
 def transposed(rows: list[sem.Expr], names: NameScope) -> tuple[list[sem.Expr], list[sem.Stmt]]:
-    """Return the columns of a tile for which :func:`is_square_power` holds, and the statements that make them."""
+    """Return the columns of a tile for which :func:`is_square_power` holds, and the statements that compute them."""
     kind = rows[0].type
     width = min(kind.lanes, max(1, _BLOCK_BYTES // kind.dtype.itemsize))
     statements: list[sem.Stmt] = []
@@ -68,7 +65,7 @@ def _bits(lanes: int, width: int) -> list[int]:
 
 
 def _interleaved(lanes: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the lanes of the lower halves of all blocks of two vectors, element by element; and of the upper ones."""
+    """Return the interleaved lanes of the lower halves of all blocks of two vectors, and of the upper halves."""
     halves = []
     for start in (0, width // 2):
         pairs = (
@@ -81,7 +78,7 @@ def _interleaved(lanes: int, width: int) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def _sorted(lanes: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the lanes of the even blocks of two vectors, one vector after the other; and of the odd ones."""
+    """Return the lanes of the even blocks of two vectors, one vector after the other, and of the odd blocks."""
     kinds = []
     for first in (0, width):
         blocks = range(first, 2 * lanes, 2 * width)
@@ -90,7 +87,7 @@ def _sorted(lanes: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: stripe.Special) -> list[sem.Stmt]:
-    """Return what ``copy``, ``fill``, ``order``, ``prefetch``, ``transpose`` and ``zero`` do.
+    """Return the statements for ``copy``, ``fill``, ``order``, ``prefetch``, ``transpose`` and ``zero``.
 
     Raises:
         TileError: TIL502, a special that only a pass can replace.
@@ -117,7 +114,7 @@ def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: s
 
 
 def _prefetches(blocks: BlockLowering, views: Iterable[View], statement: stripe.Special) -> list[sem.Stmt]:
-    """Return a prefetch of the first element of each view in memory, so many elements ahead."""
+    """Return a prefetch, ``ahead`` elements after the first element, of each view in memory."""
     ahead = dict(statement.parameters).get("ahead", 0)
     result: list[sem.Stmt] = []
     for view in views:
@@ -182,7 +179,7 @@ def _rows(blocks: BlockLowering, view: View, kind: sem.Type) -> list[sem.Subscri
 
 @attrs.define(eq=False, repr=False)
 class RunningLanes:
-    """The elements that all lanes of one serial block merge into, lane after lane."""
+    """Elements into which the lanes of one serial block merge, in order."""
 
     block: str
     lanes: int
@@ -191,7 +188,7 @@ class RunningLanes:
 
     @classmethod
     def of(cls, block: Block, lanes: int, names: NameScope) -> RunningLanes | None:
-        """Return those of a block; None where its points are unordered, or it has no lanes.
+        """Return the running lanes of a block; None if its points are unordered, or it has no lanes.
 
         Raises:
             TileError: TIL502, lanes are not the innermost index of a serial block.
@@ -225,7 +222,7 @@ class RunningLanes:
         return result
 
     def _before(self, lane: int, distance: int) -> int:
-        """Return which lane of identity and value, side by side, is ``distance`` before ``lane``."""
+        """Return the lane, of identity and value concatenated, that is ``distance`` before ``lane``."""
         return 0 if lane < distance else self.lanes + lane - distance
 
     def _declared(self, stem: str, value: sem.Expr, result: list[sem.Stmt]) -> sem.Var:
@@ -234,5 +231,5 @@ class RunningLanes:
         return variable
 
     def found_in(self, element: sem.Var | sem.Subscript) -> sem.Var | sem.Subscript:
-        """Return what each lane finds in an element: where lanes before it have merged, what they made of it."""
+        """Return the value of an element in each lane, including merges of earlier lanes."""
         return self._values.get(element, element)

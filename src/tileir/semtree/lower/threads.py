@@ -1,8 +1,8 @@
-"""Kernels whose groups have several threads: which thread runs which points, what it owns, and where all of them meet.
+"""Lowering of kernels whose groups have several threads: the points and private memory of each thread, and barriers.
 
-The blocks of such a kernel form a tree. Its inner nodes are run by all threads alike; below them stand *phases*,
-blocks whose indices bound to ``thread`` are shared out: the first listed slowest, and a thread whose number is beyond
-their product does nothing. A block without such indices, in itself and below, is a phase of the first thread.
+The blocks of a kernel form a tree. All threads run its inner nodes; below them are *phases*, blocks whose indices bound
+to ``thread`` are distributed: the first listed slowest, and threads with numbers beyond their product are idle. A block
+without thread indices, in itself and below, is a phase of the first thread.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 
 THREADS: Final = 4 * sem.WARP
-"""Threads beside those of a kernel where one warp copies: those that change how many registers they have with it."""
+"""Additional threads if one warp copies: those whose number of registers changes with it."""
 
 
 def is_apart(pipeline: stripe.Block, target: Target) -> bool:
-    """Return whether a warp of its own makes the copies of a pipeline."""
+    """Return whether a separate warp makes the copies of a pipeline."""
     copies = (each.instruction for each in pipeline.blocks if isinstance(each.instruction, stripe.Copy))
     asked = isinstance(pipeline.instruction, stripe.Pipeline) and pipeline.instruction.registers
     return bool(asked) and target.bulk_copies and all(copy.box for copy in copies)
 
 
 def teams_of(kernel: stripe.Block, target: Target) -> int:
-    """Return how many teams multiply while a warp of its own copies; 1 where none does."""
+    """Return the number of teams that multiply while a separate warp copies; 1 if there is none."""
     found = [each for each in kernel.nested() if is_apart(each, target)]
     return max((asked.teams for each in found for asked in _pipelines(each)), default=1)
 
 
 def in_roles(kernel: stripe.Block, body: list[sem.Stmt], copies: list[sem.Stmt], threads: int) -> list[sem.Stmt]:
-    """Return the body of a kernel of so many threads, or roles where copies are apart.
+    """Return the body of a kernel of ``threads`` threads, or roles if a separate warp copies.
 
     Raises:
         TileError: TIL502, the pipeline of these copies does not run once for each point of the grid.
@@ -62,7 +62,7 @@ def in_roles(kernel: stripe.Block, body: list[sem.Stmt], copies: list[sem.Stmt],
 
 
 def _pipelines(block: stripe.Block) -> Iterator[stripe.Pipeline]:
-    """Yield the instructions of pipelines of which a warp of its own makes the copies."""
+    """Yield the pipeline instructions with a separate copying warp."""
     for each in block.nested():
         if isinstance(each.instruction, stripe.Pipeline) and each.instruction.registers:
             yield each.instruction
@@ -72,8 +72,8 @@ def _pipelines(block: stripe.Block) -> Iterator[stripe.Pipeline]:
 class Team:
     """The threads that run a phase.
 
-    ``variables`` are its thread indices, with the stride of each in the number of a thread; ``fixed`` variables are the
-    same throughout a group, and never change.
+    ``variables`` are its thread indices, with the stride of each in the number of a thread; ``fixed`` variables are
+    uniform in a group, and never change.
     """
 
     threads: int
@@ -98,7 +98,7 @@ class Team:
 
 @attrs.define(eq=False)
 class GroupLowering:
-    """Lowers one kernel whose groups have ``threads`` threads."""
+    """Lowering of one kernel whose groups have ``threads`` threads."""
 
     blocks: BlockLowering
     threads: int
@@ -135,7 +135,7 @@ class GroupLowering:
         return grid, (*head, *in_roles(block, with_barriers(step), self._copies, self.threads))
 
     def _tell_apart(self, block: stripe.Block, values: Mapping[str, Affine]) -> None:
-        """Take note of the variables that differ between groups of a cluster."""
+        """Record the variables that differ between groups of a cluster."""
         last = grid_indices(block)[-1:]
         self._ranks = frozenset(name for index in last for name in values[index.name].indices)
 
@@ -178,7 +178,7 @@ class GroupLowering:
         )
 
     def _with_joined_tests(self, statements: list[sem.Stmt]) -> list[sem.Stmt]:
-        """Return phases of the same threads, with no barrier between, under one test."""
+        """Merge adjacent phases of the same threads, without a barrier in between, under one test."""
         result: list[sem.Stmt] = []
         for statement in statements:
             match (result[-1] if result else None), statement:
@@ -191,7 +191,7 @@ class GroupLowering:
         return result
 
     def _is_test(self, condition: sem.Expr) -> bool:
-        """Return whether a condition is that of a phase that not all threads run."""
+        """Return whether a condition is that of a phase for only some threads."""
         match condition:
             case sem.Apply(op=Op.CMP_LT, args=(left, sem.Const())):
                 return left == self.thread
@@ -214,7 +214,7 @@ class GroupLowering:
             return attrs.evolve(found, statements=(*start, *found.statements))
         with self.blocks.noting(team, touches):
             body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]
-        if isinstance(block.instruction, stripe.CopyBack):  # nothing else touches the tensor, and it no element twice
+        if isinstance(block.instruction, stripe.CopyBack):  # the only access to each element
             touches = [touch for touch in touches if touch.local]
         if team.threads < self.threads:
             condition = sem.Apply(Op.CMP_LT, (self.thread, self.blocks.offsets.constant(team.threads)))
@@ -225,7 +225,7 @@ class GroupLowering:
         """Return the store of a box, which all threads run together."""
         team = thread_indices(block)[0]
         start: list[sem.Stmt] = []
-        if self._teams > 1:  # each stores a part of its own
+        if self._teams > 1:  # each stores its own part
             variable = self.blocks.counter(team.name)
             start.append(sem.Declare(variable, self._digit(self.threads // self._teams, None)))
             own = attrs.evolve(team, range=1, affine=Affine.index(variable.name), binding=None)
@@ -243,7 +243,7 @@ class GroupLowering:
         values: Mapping[str, Affine],
         team: Team,
     ) -> Phase | None:
-        """Return an instruction that does a block, run by all threads; None where the device has none."""
+        """Return the instruction for a block, run by all threads; None if the device has none."""
         if fragment_of(block, self.blocks.target) is None:
             return None
         if team.threads != self.threads:
@@ -288,7 +288,7 @@ class GroupLowering:
         return Team(threads, tuple(variables), self._fixed), start
 
     def _digit(self, stride: int, extent: int | None) -> sem.Expr:
-        """Return ``thread / stride % extent``, by shifts and masks where they are powers of two."""
+        """Return ``thread / stride % extent``, by shifts and masks for powers of two."""
         result: sem.Expr = self.thread
         constant = self.blocks.offsets.constant
         if stride & (stride - 1):

@@ -1,7 +1,7 @@
-"""Kernels of which few groups run, which take the points of the grid in turns.
+"""Persistent groups, which take the points of the grid in turns.
 
-What would be one group for each point is a loop over points then. A group begins to copy what its next point needs
-before it has done with the one before (:mod:`tileir.semtree.lower.pipeline`), and no other group has to be started.
+Instead of one group for each point, a group loops over points. It prefetches the inputs of its next point before it
+finishes the current one (:mod:`tileir.semtree.lower.pipeline`), and no other group has to be started.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from tileir.stripe import ir as stripe
 
 @attrs.frozen(eq=False)
 class Turns:
-    """Points that a group takes.
+    """Points of the grid that a group takes in turns.
 
     Attributes:
-        blocks: Makes the variables.
+        blocks: Provides variables.
         indices: The indices of the grid, the last one fastest.
-        groups: How many groups there are.
+        groups: Number of groups.
         group: The number of a group, which is that of its first point.
-        turn: How many points it has done.
-        values: What the indices are in a turn.
-        declarations: The variables that these values are of, for the begin of a turn.
-        alternating: Whether groups come in the opposite order in every other turn: where each point is less work than
-            those before, all groups have equally much so.
-
+        turn: Number of finished points.
+        values: Values of the indices in a turn.
+        declarations: Declarations of the variables in these values, for the begin of a turn.
+        alternating: Whether the order of groups is reversed in every other turn: this balances points of decreasing
+            work.
     """
 
     blocks: BlockLowering
@@ -45,14 +44,14 @@ class Turns:
 
     @classmethod
     def of(cls, blocks: BlockLowering, block: stripe.Block) -> Turns | None:
-        """Return the turns of a kernel; None where each point of the grid has a group of its own."""
+        """Return the turns of a kernel; None if each point of the grid has its own group."""
         return cls.among(blocks, grid_indices(block), _groups_of(block) if blocks.target.bulk_copies else 0)
 
     @classmethod
     def among(
         cls, blocks: BlockLowering, indices: tuple[stripe.Index, ...], groups: int, *, alternating: bool = False
     ) -> Turns | None:
-        """Return the turns of so many groups; None where each point has a group of its own."""
+        """Return the turns of ``groups`` groups; None if each point has its own group."""
         if not 0 < groups < prod(index.range for index in indices):
             return None
         group, turn = blocks.counter("first"), blocks.counter("turn")
@@ -90,11 +89,11 @@ class Turns:
         return [sem.Declare(place, number), *digits], {**{index.name: Affine() for index in self.indices}, **values}
 
     def moved(self, values: Mapping[str, Affine]) -> dict[str, Affine]:
-        """Return what stands for each variable of :attr:`values` at a point where indices have other values."""
+        """Return replacements for the variables of :attr:`values` at a point with other values of indices."""
         return {name: values[index] for index, own in self.values.items() for name in own.indices}
 
     def around(self, body: list[sem.Stmt]) -> list[sem.Stmt]:
-        """Return the loop over the points of a group, which does for each what ``body`` says."""
+        """Return the loop over the points of a group, with ``body`` for each."""
         constant, last = self.blocks.offsets.constant, (self.points - 1) // self.groups
         rest = sem.Apply(Op.SUB, (constant(self.points - 1), self._place(constant(last))))
         count = sem.Apply(Op.ADD, (sem.Apply(Op.DIV, (rest, constant(self.groups))), constant(1)))
@@ -102,7 +101,7 @@ class Turns:
 
 
 def cluster_of(block: stripe.Block, target: Target) -> int:
-    """Return how many neighbours of the grid the pipeline in a kernel asks for as a cluster; 1 where none can be."""
+    """Return the cluster size, in neighbours of the grid, that the pipeline of a kernel requests; 1 if not possible."""
     cluster, indices = _largest(block, lambda pipeline: pipeline.cluster), grid_indices(block)
     whole = indices and indices[-1].range % max(1, cluster) == _groups_of(block) % max(1, cluster) == 0
     return cluster if cluster > 1 and whole and target.bulk_copies else 1

@@ -1,9 +1,4 @@
-"""Views that the blocks of a kernel have of its arrays.
-
-Affine offsets as kernel expressions.
-
-Expressions of the right type: zeros, lanes and conversions.
-"""
+"""Views of a kernel's arrays, affine offsets as kernel expressions, and conversions of expressions."""
 
 from __future__ import annotations
 
@@ -17,26 +12,26 @@ from tileir.semtree.swizzles import PLAIN, period, swizzled
 from tileir.stripe import ir as stripe
 
 LANE: Final = "%lane"
-"""Stands for the lane number in affine offsets of a vector block; no variable can have this name."""
+"""Name of the lane number in affine offsets of a vector block; no variable can have it."""
 
 TERM: Final = "%term"
-"""Stands likewise for the number of a term in blocks of dot products."""
+"""Name of the number of a term in blocks of dot products."""
 
 
 @attrs.define(eq=False, repr=False)
 class OffsetBuilder:
-    """Turns affine expressions over kernel variables into expressions of one index dtype."""
+    """Converter of affine expressions over kernel variables to expressions of one index dtype."""
 
     dtype: DType
     _variables: dict[str, sem.Var] = attrs.field(factory=dict, init=False)
     _mutable: set[str] = attrs.field(factory=set, init=False)
 
     def declare(self, variable: sem.Var) -> None:
-        """Make a variable known under its name."""
+        """Register a variable under its name."""
         self._variables[variable.name] = variable
 
     def mark_mutable(self, variable: sem.Var) -> None:
-        """Note that a variable is assigned to, so that reading it is not the same as naming it."""
+        """Record that a variable is assigned to, so that its value must be read in place."""
         self._mutable.add(variable.name)
 
     def is_mutable(self, value: sem.Expr) -> bool:
@@ -68,13 +63,13 @@ class OffsetBuilder:
         return sem.Apply(Op.ADD if coefficient > 0 else Op.SUB, (total, term))
 
     def lanes(self, affine: Affine, lanes: int) -> sem.Expr:
-        """Return an affine as a ramp over the lanes, or as a scalar where :data:`LANE` takes no part."""
+        """Return an affine as a ramp over the lanes, or as a scalar without :data:`LANE`."""
         stride = int(affine.coefficient(LANE))
         base = self.scalar(affine.substitute({LANE: 0}))
         return base if stride == 0 or lanes == 1 else sem.Ramp(base, stride, lanes)
 
     def swizzled(self, affine: Affine, shift: int, mask: int, fold: tuple[int, int, int]) -> sem.Expr:
-        """Return where a swizzled array has what stands at ``affine``; what nothing moves is added to the rest."""
+        """Return the offset in a swizzled array of the element at ``affine``, with multiples of the period apart."""
         if not mask and fold == PLAIN:
             return self.scalar(affine)
         unit = period(shift, mask, fold)
@@ -100,10 +95,10 @@ UNMOVED: Final[Swizzle] = (0, 0, PLAIN)
 class View:
     """A refinement in scope: the array behind it, and the offset of its first element.
 
-    ``offset`` is affine over kernel variables and, in a vector block, :data:`LANE`.
-    ``variable`` is set where the view is one element kept in a variable. With ``owned``, axis 0 of the shape numbers
-    the threads of a group, of which each has an array of its own: the axis takes no part in offsets. ``places`` says
-    where a view of a parameter begins along each axis of that, where no view between has other axes.
+    ``offset`` is affine over kernel variables and, in a vector block, :data:`LANE`. ``variable`` is set if the view is
+    one element in a variable. With ``owned``, axis 0 of the shape counts the threads of a group, each of which has its
+    own array: offsets ignore the axis. ``places`` is the start of a view of a parameter along each of its axes, if no
+    view in between has other axes.
     """
 
     array: str
@@ -117,12 +112,12 @@ class View:
     places: tuple[Affine, ...] = ()
 
     def substitute(self, mapping: Mapping[str, Affine]) -> View:
-        """Return the same view with variables replaced."""
+        """Return the view with variables replaced."""
         places = tuple(place.substitute(mapping) for place in self.places)
         return attrs.evolve(self, offset=self.offset.substitute(mapping), places=places)
 
     def keeps_neighbours(self, lanes: int) -> bool:
-        """Return whether so many neighbours, from where the view starts on, stay neighbours when swizzled."""
+        """Return whether ``lanes`` elements from the start of the view on stay contiguous when swizzled."""
         _, mask, (piece, _, _) = self.swizzle
         lowest = mask & -mask or piece
         steps = (c for name, c in self.offset.terms if name != LANE)
@@ -130,7 +125,7 @@ class View:
 
 
 def swizzle_of(refinement: stripe.Refinement) -> Swizzle:
-    """Return the shift, mask and fold by which an allocation in local memory asks to be moved; zeros for none."""
+    """Return the shift, mask and fold of an allocation in local memory; zeros for none."""
     shift, mask, piece = (refinement.tags.get(tag) for tag in (stripe.SWIZZLE_SHIFT, stripe.SWIZZLE_MASK, stripe.FOLD))
     fold = PLAIN
     if isinstance(piece, int):
@@ -140,11 +135,10 @@ def swizzle_of(refinement: stripe.Refinement) -> Swizzle:
 
 
 def check_owner(refinement: stripe.Refinement, values: dict[str, Affine], thread: Affine | None) -> None:
-    """Check that a view of an array that each thread has stays with this thread; ``thread`` is its number, if known.
+    """Check that a view of a private array stays in its thread; ``thread`` is the thread's number, if known.
 
     Raises:
         TileError: TIL502, it does not.
-
     """
     axis = refinement.access[0].substitute(values) if refinement.access else Affine()
     if axis != (Affine() if thread is None else thread):
@@ -156,12 +150,12 @@ def check_owner(refinement: stripe.Refinement, values: dict[str, Affine], thread
 
 
 def zero(dtype: DType) -> bool | int | float:
-    """Return zero as the kind of Python value that constants of a dtype hold."""
+    """Return zero as the Python value for constants of a dtype."""
     return False if dtype.is_bool else 0.0 if dtype.is_float else 0
 
 
 def widened(value: sem.Expr, lanes: int) -> sem.Expr:
-    """Return a scalar in as many lanes; a value that has them as it is."""
+    """Return a scalar broadcast to ``lanes``; a vector is returned as it is."""
     if value.type.lanes == lanes:
         return value
     if isinstance(value, sem.Const):
@@ -176,14 +170,14 @@ def uniform(values: tuple[sem.Expr, ...]) -> tuple[sem.Expr, ...]:
 
 
 def cast(value: sem.Expr, dtype: DType) -> sem.Expr:
-    """Return a value as another dtype; itself where it has that."""
+    """Return a value as another dtype; itself if it has that."""
     return value if value.type.dtype is dtype else sem.Cast(value, value.type.with_dtype(dtype))
 
 
 def clamped(index: sem.Expr, size: int, counting: DType) -> sem.Expr:
-    """Return a place that is inside of an axis, or the nearest one that is."""
+    """Return a place clamped to an axis."""
     own = index.type.dtype
-    # Clamped as what it is where offsets cannot hold it: narrowing first would wrap it into bounds.
+    # Clamped in its own type if offsets cannot hold it: narrowing first would wrap it into bounds.
     clamping = own if own.is_integer and own.maximum > counting.maximum else counting
     low, high = (sem.Const(bound, sem.Type(clamping)) for bound in (0, size - 1))
     positive = sem.Apply(Op.MAX, uniform((cast(index, clamping), low)))
@@ -191,7 +185,7 @@ def clamped(index: sem.Expr, size: int, counting: DType) -> sem.Expr:
 
 
 def backward_run(element: sem.Expr) -> sem.Subscript | None:
-    """Return the neighbours that lanes address last one first, in the order of memory; None for other elements."""
+    """Return contiguous elements that lanes address in reverse order, in memory order; None for other elements."""
     match element:
         case sem.Subscript(array=array, offset=sem.Ramp(base=base, stride=-1, lanes=lanes), type=kind):
             first = sem.Apply(Op.SUB, (base, sem.Const(lanes - 1, base.type)))

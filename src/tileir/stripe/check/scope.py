@@ -1,4 +1,4 @@
-"""Blocks with where they stand: what a check of one block needs to know about the blocks around it."""
+"""Scopes: blocks with the facts about enclosing blocks that checks need."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from tileir.stripe.ir import Block, Refinement
 
 @attrs.frozen(eq=False)
 class Scope:
-    """A block, the scope of the block that it is a statement of, and facts derived from both.
+    """A block, the scope of its parent, and facts derived from both.
 
     Attributes:
         block: The block itself.
-        parent: Where it stands; None for an entry block.
+        parent: The scope of its parent; None for an entry block.
         number: Its position among the statements of the parent.
         depth: 1 for an entry block, and one more for each level of nesting.
         views: Its refinements by name; of two with one name, the later.
         values: Least and greatest value of each index.
-        guarded: Whether this block or one around it has constraints, so that not all points of the box run.
-
+        guarded: Whether this or an enclosing block has constraints, so that not all points of the box run.
     """
 
     block: Block
@@ -43,7 +42,7 @@ class Scope:
         return " / ".join(reversed(names))
 
     def source(self, refinement: Refinement) -> Refinement | None:
-        """Return the refinement of the parent that ``refinement`` views; None where there is none."""
+        """Return the refinement of the parent that ``refinement`` views; None if there is none."""
         return None if self.parent is None else self.parent.views.get(refinement.source)
 
     def bounds(self, affine: Affine) -> tuple[Rational, Rational]:
@@ -52,10 +51,9 @@ class Scope:
 
 
 def scopes(block: Block, max_depth: int, known: Container[int] = ()) -> Iterator[Scope]:
-    """Yield the scope of ``block`` and of all blocks inside it, in text order, down to ``max_depth`` levels.
+    """Yield the scope of ``block`` and of all nested blocks, in text order, down to ``max_depth`` levels.
 
-    Blocks whose :func:`id` is in ``known`` are left out. Without recursion, so that blocks nested without end do no
-    harm.
+    Blocks whose :func:`id` is in ``known`` are left out. Without recursion, so that unbounded nesting does no harm.
     """
     pending = [enter(block, None, 0)]
     while pending:

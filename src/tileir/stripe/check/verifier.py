@@ -1,14 +1,9 @@
 """Verifier of Stripe programs: one ``check_*`` for each invariant, none of which stops at the first fault.
 
-Checks of what is said about order and place: dependencies, and memory that is placed at bytes.
-
-Other checks see that memory into which data choose what is written is brought in before all of it is read.
-
-The step of a loop writes one row of what the loop stacks up, for instance, and data tell which. Which elements are
-written is not known, but how many are: what reads more of them, such as the copy that brings results out of an inner
-memory, reads what nothing has written, and writes it over what was there.
-
-Checks of what the statements of a block do with its views and scalars.
+It includes checks of order and place: dependencies, and memory placed at bytes; of the use of views and scalars by
+statements; and of data-dependent stores: memory with these must have its earlier content before all of it is read.
+A loop step that stores one row of a stacked result is an example: the rows are unknown, but their number is not. A
+reader of more elements, such as the copy of results out of an inner memory, would read undefined elements.
 """
 
 from __future__ import annotations
@@ -62,10 +57,10 @@ from tileir.stripe.works import MAX_LOOPS, depth_of, launches, parts, uses_of
 
 
 def check_directions(scope: Scope) -> Iterator[Diagnostic]:
-    """Statements read and write views as their directions say, and read no content that is undefined.
+    """Statements read and write views as their directions say, and read no undefined content.
 
-    What an allocation or a view of direction OUT holds is defined once a statement before has written it. Content of
-    the entry block's own allocations comes from outside.
+    The content of an allocation or a view of direction OUT is defined once an earlier statement has written it. The
+    entry block's own allocations get content from outside.
     """
     if scope.parent is None:
         yield from _check_unknown_views(scope)
@@ -99,9 +94,9 @@ def _check_unknown_views(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_aggregations(scope: Scope) -> Iterator[Diagnostic]:
-    """Along a chain of views, one that merges is only ever viewed to merge in the same way.
+    """Along a chain of views, those of a merging view merge in the same way.
 
-    An aggregate is not read where it is being made: other points may still add to it.
+    An aggregate is not read while it is computed: other points may still add to it.
     """
     for view in scope.block.refinements:
         if not view.merges:
@@ -131,7 +126,7 @@ def _disagree(scope: Scope, view: Refinement, message: str) -> Diagnostic:
 
 
 def check_scalars(scope: Scope) -> Iterator[Diagnostic]:
-    """Scalars are defined before they are used, and have the dtype that their use asks for."""
+    """Scalars are defined before they are used, and have the dtype that their use requires."""
     views = {name: view.shape.dtype for name, view in scope.views.items()}
     scalars: dict[str, DType | None] = {}
     for number, statement in enumerate(scope.block.statements):
@@ -150,7 +145,7 @@ def check_scalars(scope: Scope) -> Iterator[Diagnostic]:
 def _scalar_fault(
     scope: Scope, statement: Statement, scalars: Mapping[str, DType | None], views: Mapping[str, DType]
 ) -> str | None:
-    """Say what is wrong with the dtypes of one statement; None where nothing is."""
+    """Return the dtype fault of one statement; None if there is none."""
     match statement:
         case Load(source=source, index=index) | Store(into=source, index=index):
             if index is not None and (fault := _index_fault(scope, source, scalars[index])) is not None:
@@ -207,7 +202,7 @@ def _intrinsic_fault(statement: Intrinsic, operands: list[DType | None]) -> str 
 
 
 def check_specials(scope: Scope) -> Iterator[Diagnostic]:
-    """Check that the specials whose meaning is known fit their views."""
+    """Check that the known specials fit their views."""
     for number, statement in enumerate(scope.block.statements):
         if isinstance(statement, Special) and (fault := _special_fault(scope, statement)) is not None:
             yield Diagnostic("TIL512", f"statement {number} of {scope.place}: {fault}")
@@ -260,7 +255,7 @@ def check_dependencies(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_order(scope: Scope) -> Iterator[Diagnostic]:
-    """Require that dependencies of a block, if it has any, order all statements that must not run at the same time."""
+    """Dependencies of a block, if it has any, order all statements that must not run concurrently."""
     statements = scope.block.statements
     if not any(statement.deps for statement in statements):
         return
@@ -280,15 +275,15 @@ def check_order(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def _reaches(scope: Scope, later: int, earlier: int) -> bool:
-    """Return whether ``later`` follows ``earlier`` by way of any number of dependencies."""
+    """Return whether ``later`` follows ``earlier`` transitively."""
     statements = scope.block.statements
     return earlier in reached((later,), lambda number: [d for d in statements[number].deps if d >= earlier])
 
 
 def check_placement(scope: Scope, lasting: Container[str] = ()) -> Iterator[Diagnostic]:
-    """Memory that is placed at the same bytes of one location is not in use at the same time.
+    """Allocations at the same bytes of one location are not in use at the same time.
 
-    ``lasting`` names allocations of the block that are in use all the time.
+    ``lasting`` names allocations of the block that are always in use.
     """
     if all(view.offset is None or view.direction is not Direction.NONE for view in scope.block.refinements):
         return
@@ -303,7 +298,7 @@ def check_placement(scope: Scope, lasting: Container[str] = ()) -> Iterator[Diag
 
 
 def check_content(scope: Scope) -> Iterator[Diagnostic]:
-    """No statement reads more elements of an allocation of its block than those before may write, where data choose."""
+    """No statement reads more elements of an allocation of its block than earlier data-dependent stores may write."""
     if scope.parent is None:
         return
     for allocation in scope.block.refinements:
@@ -328,7 +323,7 @@ def _check_allocation(scope: Scope, allocation: Refinement) -> Iterator[Diagnost
 
 
 def _most_written(statement: Statement, name: str, elements: int) -> int:
-    """Return how many elements a statement may write through a view at most; nesting is bounded, so recursion is."""
+    """Return the maximum number of elements that a statement may write through a view; nesting is bounded."""
     match statement:
         case Store(into=into):
             return int(into == name)
@@ -343,7 +338,7 @@ def _most_written(statement: Statement, name: str, elements: int) -> int:
 
 
 def _chooses(statement: Statement, name: str) -> bool:
-    """Return whether data choose which elements a statement writes through a view."""
+    """Return whether a statement writes data-dependent elements through a view."""
     if isinstance(statement, Block):
         views = [r.name for r in statement.refinements if r.source == name and r.direction.writes]
         return any(_chooses(inner, view) for view in views for inner in statement.statements)
@@ -351,7 +346,7 @@ def _chooses(statement: Statement, name: str) -> bool:
 
 
 def _surely_read(statement: Statement, name: str, elements: int) -> int:
-    """Return how many different elements a statement reads through a view at least, where that is plain to see."""
+    """Return the minimum number of distinct elements that a statement reads through a view, as far as known."""
     match statement:
         case Special(name="copy" | "transpose", inputs=inputs):
             return elements if name in inputs else 0
@@ -370,7 +365,7 @@ def _is_loaded(block: Block, name: str) -> bool:
 
 
 def _points_apart(view: Refinement, ranges: dict[str, int]) -> int:
-    """Return how many elements the points of a block see, if each index moves along an axis of its own; 0 otherwise."""
+    """Return the elements seen by the points of a block, if each index moves along its own axis; 0 otherwise."""
     moving = [index for affine in view.access for index in affine.indices]
     alone = len(moving) == len(set(moving)) and all(len(affine.indices) <= 1 for affine in view.access)
     if not alone or view.shape.elements != 1 or not ranges.keys() >= set(moving):
@@ -379,22 +374,21 @@ def _points_apart(view: Refinement, ranges: dict[str, int]) -> int:
 
 
 MAX_DEPTH: Final = 200
-"""Blocks nested deeper than this are refused: later stages recurse over nesting."""
+"""Maximum nesting of blocks: later stages recurse over nesting."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.']*\Z")
 
 
 def verify(program: Program, after: str = "", since: Program | None = None) -> None:
-    """Raise where ``program`` breaks a rule.
+    """Raise if ``program`` breaks a rule.
 
     Args:
-        program: What to check.
+        program: The program.
         after: The pass that made it, for the message.
-        since: A program that is known to be legal; kernels that both share are not looked at again.
+        since: A program known to be legal; shared kernels are not checked again.
 
     Raises:
         VerifyError: One diagnostic for each fault.
-
     """
     found = diagnose(program, since)
     if not found:
@@ -404,9 +398,9 @@ def verify(program: Program, after: str = "", since: Program | None = None) -> N
 
 
 def diagnose(program: Program, since: Program | None = None) -> tuple[Diagnostic, ...]:
-    """Return everything that is wrong with ``program``; kernels shared with ``since`` are taken as legal.
+    """Return all faults of ``program``; kernels shared with ``since`` are taken as legal.
 
-    Of the launches of a kernel, the first is looked at.
+    Of the launches of a kernel, the first is checked.
     """
     found = tuple(_check_program(program))
     if not _can_nest(program):
@@ -416,12 +410,12 @@ def diagnose(program: Program, since: Program | None = None) -> tuple[Diagnostic
 
 
 def diagnose_block(block: Block) -> tuple[Diagnostic, ...]:
-    """Return everything that is wrong with ``block`` and the blocks inside it, seen as an entry block."""
+    """Return all faults of ``block`` and nested blocks, as an entry block."""
     return _diagnose(block, frozenset(), frozenset())
 
 
 def _diagnose(block: Block, known: frozenset[int], lasting: frozenset[str]) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a block, of whose allocations some are in use all the time; known blocks are right."""
+    """Return the faults of a block, with allocations that are always in use; known blocks are legal."""
     inside = tuple(scopes(block, MAX_DEPTH, known))
     found = tuple(chain.from_iterable(check(scope) for scope in inside for check in CHECKS))
     if found:
@@ -432,7 +426,7 @@ def _diagnose(block: Block, known: frozenset[int], lasting: frozenset[str]) -> t
 
 
 def _known_blocks(program: Program, since: Program | None) -> frozenset[int]:
-    """Return the :func:`id` of blocks that need no look: of later launches, and of kernels that ``since`` has, too."""
+    """Return the :func:`id` of blocks to skip: of later launches, and of kernels shared with ``since``."""
     seen = set() if since is None else set(map(id, since.kernels))
     known = []
     for launch in launches(program.works):
@@ -444,7 +438,7 @@ def _known_blocks(program: Program, since: Program | None) -> frozenset[int]:
 
 
 def check_depth(scope: Scope) -> Iterator[Diagnostic]:
-    """Blocks are not nested without end."""
+    """Nesting of blocks is bounded."""
     if scope.depth >= MAX_DEPTH and scope.block.blocks:
         yield Diagnostic("TIL510", f"blocks are nested deeper than {MAX_DEPTH}: flatten some")
 
@@ -474,7 +468,7 @@ def _check_unique(scope: Scope, kind: str, names: list[str]) -> Iterator[Diagnos
 
 
 def check_texts(scope: Scope) -> Iterator[Diagnostic]:
-    """Tags are words, sorted and unique; names and comments of blocks are single lines without blanks around them."""
+    """Tags are words, sorted and unique; names and comments of blocks are single lines without outer blanks."""
     block = scope.block
     for text in (block.name, *block.comments):
         if text != text.strip() or len(text.splitlines()) > 1:
@@ -492,20 +486,20 @@ def check_texts(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_instruction(scope: Scope) -> Iterator[Diagnostic]:
-    """Instructions and the roles of indices go together, and are no tags."""
+    """Instructions and the roles of indices match, and are no tags."""
     for fault in instruction_faults(scope.block, None if scope.parent is None else scope.parent.block):
         yield Diagnostic("TIL505", f"in {scope.place}: {fault}")
 
 
 def check_reduction(scope: Scope) -> Iterator[Diagnostic]:
-    """Blocks that reduce have a state of the dtypes that their rule says, and run in order."""
+    """Reducing blocks have a state of the dtypes of their rule, and run in order."""
     if scope.block.reduction is not None:
         for fault in reduction_faults(scope.block):
             yield Diagnostic("TIL507", f"{fault}: {scope.place}")
 
 
 def check_indices(scope: Scope) -> Iterator[Diagnostic]:
-    """Ranges are positive, bindings no tags; affines are integral, of indices over those outside, as in constraints."""
+    """Ranges are positive, bindings no tags; affines are integral, over the indices that they may use."""
     outer = () if scope.parent is None else scope.parent.values
     for index in scope.block.indices:
         if index.range < 1:
@@ -571,11 +565,11 @@ CHECKS_OF_LEGAL: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
     check_order,
     check_content,
 )
-"""Checks that follow views and indices, which have to be legal for that."""
+"""Checks that presuppose legal views and indices."""
 
 
 def _check_program(program: Program) -> Iterator[Diagnostic]:
-    """Check everything but what blocks hold."""
+    """Check everything but the content of blocks."""
     memory = {each.name: each for each in program.memory}
     yield from _check_memory(program)
     yield from _check_interface(program, memory)
@@ -587,7 +581,7 @@ def _check_program(program: Program) -> Iterator[Diagnostic]:
 
 
 def _can_nest(program: Program) -> bool:
-    """Return whether a program can be shown as nested blocks: its launches have kernels, and these what they need."""
+    """Return whether a program can be shown as nested blocks: launches have kernels, and these their memory."""
     kernels = program.kernels
     return depth_of(program.works) <= MAX_LOOPS and all(
         0 <= launch.kernel < len(kernels) and len(launch.arguments) == len(kernels[launch.kernel].parameters)
@@ -635,7 +629,7 @@ def _check_buffers(program: Program, memory: Mapping[str, Refinement]) -> Iterat
 
 
 def _check_kernels(program: Program) -> Iterator[Diagnostic]:
-    """Kernels are all different, and see nothing but their parameters."""
+    """Kernels are all different, and see only their parameters."""
     first: dict[object, int] = {}
     alike = Counter(kernel.head for kernel in program.kernels)
     for number, kernel in enumerate(program.kernels):
@@ -654,7 +648,7 @@ def _check_kernels(program: Program) -> Iterator[Diagnostic]:
 
 
 def _check_works(program: Program, memory: Mapping[str, Refinement]) -> Iterator[Diagnostic]:
-    """Works launch kernels on memory that is as their parameters say; without recursion, as nothing bounds nesting."""
+    """Works launch kernels on memory that matches their parameters; without recursion, as nesting is unbounded."""
     pending: list[tuple[Work, str, int]] = [(work, f"work {n}", 0) for n, work in enumerate(program.works)]
     while pending:
         work, place, depth = pending.pop()
@@ -716,7 +710,7 @@ def _check_condition(name: str, memory: Mapping[str, Refinement], place: str) ->
 
 
 def _check_content(program: Program) -> Iterator[Diagnostic]:
-    """Nothing writes parameters and constants, and what is read has been written by something."""
+    """Nothing writes parameters and constants, and all memory that is read is written."""
     given = {*program.inputs, *(buffer.name for buffer in program.buffers)}
     for name in uses_of(program.kernels, program.works).written:
         if name in given:

@@ -1,4 +1,4 @@
-"""Checks that the views of a block fit what they view."""
+"""Checks that the views of a block fit their sources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tileir.stripe.ir import Block, Direction, Refinement, TensorShape
 
 
 def check_sources(scope: Scope) -> Iterator[Diagnostic]:
-    """Allocations have no source, views one in the parent, of the same dtype."""
+    """Allocations have no source, views have one in the parent, of the same dtype."""
     for view in scope.block.refinements:
         if (view.direction is Direction.NONE) != (view.source == ""):
             message = f"{view.name!r} in {scope.place}: only an allocation, direction none, has no source"
@@ -56,11 +56,10 @@ def check_access(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def check_bounds(scope: Scope) -> Iterator[Diagnostic]:
-    """Check that a view stays within what it views.
+    """Check that a view stays within its source.
 
-    Over a block where each point of the box runs the test is exact. Where there are constraints, a view may hang over
-    the edge, as the last tile of an axis does, as long as they keep its elements from being touched; the
-    interpreter checks that.
+    The test is exact if all points of the box run. With constraints, a view may extend beyond the edge, as for the last
+    tile of an axis, as long as they keep these elements from being accessed; the interpreter checks that.
     """
     if scope.parent is None:
         return
@@ -74,9 +73,9 @@ def check_bounds(scope: Scope) -> Iterator[Diagnostic]:
 
 
 def _overhang(scope: Scope, view: Refinement, source: Refinement) -> str | None:
-    """Say how ``view`` leaves ``source``; None where it stays inside.
+    """Return how ``view`` leaves ``source``; None if it stays inside.
 
-    A view that leaves an axis may still be one with other axes, some of which happen to have the same strides.
+    A view without some axis may still have other axes, some of which happen to have the same strides.
     """
     if not same_axes(view, source):
         return _flat_overhang(scope, view, source)
@@ -102,7 +101,7 @@ def _extent(scope: Scope, affine: Affine, size: int) -> tuple[Rational, Rational
 
 
 def _flat_overhang(scope: Scope, view: Refinement, source: Refinement) -> str | None:
-    """Say how a view with other axes than its source leaves it, counted in elements."""
+    """Return how a view with other axes than its source leaves it, counted in elements."""
     if not is_compact(source.shape):
         return f"has other axes than {source.name!r}, whose elements must lie without gaps for that"
     low: Rational = 0
@@ -118,7 +117,7 @@ def _flat_overhang(scope: Scope, view: Refinement, source: Refinement) -> str | 
 
 
 def same_axes(view: Refinement, source: Refinement) -> bool:
-    """Tell whether the axes of ``view`` are those of ``source``, so that the access counts along them.
+    """Return whether ``view`` has the axes of ``source``, so that the access counts along them.
 
     The stride of an axis along which the view neither moves nor extends does not matter.
     """
@@ -132,7 +131,7 @@ def same_axes(view: Refinement, source: Refinement) -> bool:
 
 
 def is_dense(shape: TensorShape) -> bool:
-    """Tell whether the elements of ``shape`` follow each other in row-major order without gaps."""
+    """Return whether the elements of ``shape`` are row-major without gaps."""
     expected = 1
     for dim in reversed(shape.dims):
         if dim.size != 1 and dim.stride != expected:
@@ -142,7 +141,7 @@ def is_dense(shape: TensorShape) -> bool:
 
 
 def is_compact(shape: TensorShape) -> bool:
-    """Tell whether the elements of ``shape`` fill their memory, in the order of whichever axes."""
+    """Return whether the elements of ``shape`` fill their memory, in any order of axes."""
     expected = 1
     for dim in sorted((dim for dim in shape.dims if dim.size != 1), key=lambda dim: dim.stride):
         if dim.stride != expected:
@@ -152,5 +151,5 @@ def is_compact(shape: TensorShape) -> bool:
 
 
 def has_constraints(block: Block) -> bool:
-    """Tell whether ``block`` or a block inside it has constraints."""
+    """Return whether ``block`` or a nested block has constraints."""
     return any(inner.constraints for inner in block.nested())

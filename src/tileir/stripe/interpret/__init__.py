@@ -1,1 +1,1 @@
-"""Meaning of Stripe programs: the interpreter."""
+"""Reference semantics of Stripe programs: the interpreter."""

@@ -1,7 +1,7 @@
 """The meaning of Stripe programs: nested blocks over flat NumPy memory.
 
-Points of a block whose body is only scalars are computed side by side where that cannot be told from one after the
-other; everything else runs point by point. Undefined memory holds NaN or extreme integers, so that reading it shows.
+Points of a block with only scalars are vectorised if that is equivalent to sequential execution; everything else runs
+point by point. Undefined memory holds NaN or extreme integers, so that reads of it are noticed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WIDE = DType.F32
 
 
 def attend(special: Special, views: Mapping[str, View]) -> None:
-    """Execute a special whose views are matrices, by the axes that have several elements."""
+    """Execute a special whose views are matrices, by their axes with several elements."""
     given = [views[name].loaded(name) for name in special.inputs]
     inputs = [array.reshape([size for size in array.shape if size > 1]) for array in given]
     numbers, dtype = views[special.outputs[0]].memory.numbers, views[special.inputs[0]].shape.dtype
@@ -78,7 +78,7 @@ def _sums(
     *,
     part: bool = False,
 ) -> tuple[Array, Array]:
-    """Return results and logarithms; in a ``part`` of which a query sees nothing they are 0 and minus infinity."""
+    """Return results and logarithms; for queries without visible keys in a ``part``, these are 0 and minus infinity."""
 
     def constant(value: float) -> Array:
         return np.asarray(numbers.constant(value, _WIDE))
@@ -113,7 +113,7 @@ def _attended_back(
     sums: list[Array] = []
     heads = range(columns.shape[0]) if columns.ndim > 2 else [()]
     for head in heads:
-        # Numbers of rows stand in a column beside scores, those of columns in a row.
+        # Numbers of rows are a column beside scores, those of columns a row.
         log, dot = (numbers_of[head][None, :] if two else numbers_of[:, None] for numbers_of in (logs, dots))
         least = numbers.apply(Op.MUL, _WIDE, log, np.asarray(numbers.constant(np.log(2.0), _WIDE)))
         exponents = numbers.apply(Op.SUB, _WIDE, _scores(numbers, plan, rows, columns[head]), least)
@@ -129,7 +129,7 @@ def _attended_back(
 
 
 def _scores(numbers: NumberSystem, plan: Attending, rows: Array, columns: Array) -> Array:
-    """Return scaled products of rows and columns, masked where a row does not see a column."""
+    """Return scaled products of rows and columns, masked for hidden columns."""
     row, column = np.ogrid[: len(rows), : len(columns)]
     seen = np.ones((len(rows), len(columns)), np.bool_)
     if plan.before is not None:
@@ -157,7 +157,7 @@ def sort_rows(special: Special, views: Mapping[str, View]) -> None:
 
 
 def add_segments(special: Special, views: Mapping[str, View]) -> None:
-    """Execute a special that adds updates with equal keys, one after the other."""
+    """Execute a special that adds updates with equal keys, in order."""
     plan = Segments.of(special)
     inputs, outputs = ([views[name] for name in names] for names in (special.inputs, special.outputs))
     for name, view in zip((*special.inputs, *special.outputs), (*inputs, *outputs), strict=True):
@@ -204,17 +204,16 @@ def interpret(
     """Run ``program`` and return its results by name, in declared order.
 
     Args:
-        program: What to run; it is verified first.
+        program: The program; it is verified first.
         inputs: One array for each parameter, of its shape, as ``numbers`` stores its dtype.
         seed: Run the points of each block in an order shuffled with this seed, rather than in row-major order, unless
             the block asks for that: a program whose result depends on it is wrong.
-        numbers: What to compute with.
+        numbers: The number system.
 
     Raises:
         VerifyError: The program breaks a rule.
         ArgumentError: The arrays do not fit the parameters.
         TileError: An access is out of bounds, or a special has no meaning.
-
     """
     contents = contents_after(program, inputs, seed=seed, numbers=numbers)
     return {name: contents[name] for name in program.outputs}
@@ -223,7 +222,7 @@ def interpret(
 def contents_after(
     program: Program, inputs: Mapping[str, Array], *, seed: int | None = None, numbers: NumberSystem = REAL
 ) -> dict[str, Array]:
-    """Run ``program``, as :func:`interpret` does, and return what all memory of its entry block holds in the end."""
+    """Run ``program``, as :func:`interpret`, and return the final content of all memory of its entry block."""
     verify(program)
     _check_inputs(program, inputs, numbers)
     content = {name: np.asarray(array) for name, array in inputs.items()}
@@ -244,15 +243,14 @@ def contents_after(
 
 @attrs.define(eq=False, repr=False)
 class _Works:
-    """The works of a program while they run.
+    """State of the works of a running program.
 
     Attributes:
         program: The program.
-        machine: Runs blocks.
+        machine: The executor of blocks.
         views: The memory, by name.
         memory: The allocations, by name.
-        local: The memory that each loop alone uses, by the :func:`id` of the loop.
-
+        local: The memory used by each loop alone, by the :func:`id` of the loop.
     """
 
     program: Program
@@ -331,7 +329,7 @@ class _Machine:
     executions: Iterator[int] = attrs.field(factory=count, init=False)
 
     def run(self, plan: Plan, outer: Mapping[str, int], sources: Mapping[str, View]) -> None:
-        """Run all points of a block; ``outer`` and ``sources`` are the indices and views around it."""
+        """Run all points of a block; ``outer`` and ``sources`` are the enclosing indices and views."""
         execution = next(self.executions)
         bases = [0 if affine is None else int(affine.evaluate(outer)) for affine in plan.indices]
         if plan.joined is not None:
@@ -348,9 +346,9 @@ class _Machine:
                 self._run_point(plan, values, sources, execution)
 
     def _run_joined(self, plan: Plan, bases: Sequence[int], sources: Mapping[str, View], execution: int) -> bool:
-        """Run the points of nested blocks side by side; False, with nothing done, where they must be run one by one.
+        """Run the points of nested blocks vectorised; return False, with nothing done, if they must run one by one.
 
-        That is where they might interfere, and where one is out of bounds: the first of them tells of it.
+        That is the case if they might interfere, or if one is out of bounds, so that the first of these is reported.
         """
         bases = [*bases, *[0] * (len(plan.ranges) - len(bases))]
         ((grid, order),) = plan.grids(self.rng)
@@ -391,7 +389,7 @@ class _Machine:
         sources: Mapping[str, View],
         execution: int,
     ) -> bool:
-        """Compute the chosen points side by side; False, with nothing done, where they might interfere."""
+        """Compute the chosen points vectorised; return False, with nothing done, if they might interfere."""
         lanes = Lanes(grid.coordinates.shape[1] if chosen is None else chosen.size, self.numbers)
         if lanes.points == 0:
             return True
@@ -408,7 +406,7 @@ class _Machine:
         return True
 
     def _view_at(self, view: ViewPlan, values: Sequence[int], sources: Mapping[str, View], execution: int) -> View:
-        """Return a view at one point; an allocation is made afresh."""
+        """Return a view at one point; allocations are fresh."""
         refinement = view.refinement
         if refinement.direction is Direction.NONE:
             return _allocate(refinement, self.numbers)
@@ -431,9 +429,9 @@ class _Machine:
 
 
 def _hidden(plan: Plan, views: Mapping[str, View]) -> list[Hidden]:
-    """Hide what a point must not see of the views that it reads after it has written them.
+    """Hide earlier content of views that a point reads after it has written them.
 
-    Where others of its views show the same memory with its content, nothing is hidden.
+    Nothing is hidden if other views show the same memory with its content.
     """
     if not plan.private:
         return []
@@ -444,7 +442,7 @@ def _hidden(plan: Plan, views: Mapping[str, View]) -> list[Hidden]:
 
 
 def _choose(grid: Grid, order: Array | None, plan: Plan, bases: Sequence[int]) -> Array | None:
-    """Return which points satisfy all constraints, in their order; None for all of them in that of the grid."""
+    """Return the points that satisfy all constraints, in order; None for all points in the order of the grid."""
     valid: Array | None = None
     for linear, values in zip(plan.constraints, grid.constraints, strict=True):
         holds = values >= -linear.shift(bases)
@@ -466,7 +464,7 @@ def _scope(view: ViewPlan, outer: View, execution: int) -> tuple[ScopeKey, int] 
 
 
 def _element(name: str, view: View) -> Elements:
-    """Return the first element of a view at one point, checked to be inside its allocation."""
+    """Return the first element of a view at one point, checked to be in bounds."""
     offsets = np.array([view.offset])
     if view.limits is None:
         check_offsets(name, offsets, view.memory)
@@ -479,7 +477,7 @@ def _element(name: str, view: View) -> Elements:
 def _elements(
     view: ViewPlan, grid: Grid, chosen: Array | None, bases: Sequence[int], outer: View, execution: int
 ) -> Elements:
-    """Return the first elements of a view at the chosen points, checked to be inside its allocation."""
+    """Return the first elements of a view at the chosen points, checked to be in bounds."""
     refinement = view.refinement
     base = outer.offset + view.flat.shift(bases)
     offsets = _picked(grid.offsets[refinement.name], chosen) + base
@@ -500,11 +498,10 @@ def _elements(
 
 
 def _run_special(special: Special, views: Mapping[str, View]) -> None:
-    """Execute a special whose meaning is known.
+    """Execute a known special.
 
     Raises:
-        TileError: Its meaning is not known.
-
+        TileError: The special is unknown.
     """
     if special.name == "prefetch":
         return

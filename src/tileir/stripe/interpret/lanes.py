@@ -1,4 +1,4 @@
-"""Scalar statements of the Stripe interpreter, computed for some points side by side."""
+"""Scalar statements of the Stripe interpreter, vectorised over some points."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Lanes:
     _scalars: dict[str, Array] = attrs.field(factory=dict, init=False)
 
     def execute(self, statement: ScalarStatement, index_values: Array | None) -> None:
-        """Execute one statement at all points; ``index_values`` are those that a :class:`LoadIndex` loads."""
+        """Execute one statement at all points; ``index_values`` are the values for a :class:`LoadIndex`."""
         match statement:
             case Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
                 self._scalars[into] = self.numbers.apply(op, dtype, *(self._scalars[name] for name in inputs))
@@ -49,7 +49,7 @@ class Lanes:
 
 
 def interfere(pairs: Iterable[tuple[Load | Store, Store]], elements: Mapping[str, Elements]) -> bool:
-    """Tell whether one point might touch what another stores, so that their order could show."""
+    """Return whether one point might access an element that another stores, so that their order could matter."""
     for other, store in pairs:
         first, second = elements[other.source if isinstance(other, Load) else other.into], elements[store.into]
         if first.view.memory is second.view.memory and (
@@ -60,7 +60,7 @@ def interfere(pairs: Iterable[tuple[Load | Store, Store]], elements: Mapping[str
 
 
 def _pointwise(loaded: Array, stored: Array) -> bool:
-    """Tell whether each point touches only elements that no other point stores."""
+    """Return whether each point accesses only elements that no other point stores."""
     if np.array_equal(loaded, stored):
         return np.unique(stored).size == stored.size
     return np.intersect1d(loaded, stored).size == 0

@@ -1,4 +1,4 @@
-"""Memory of the Stripe interpreter, and views of it at one point or at many."""
+"""Memory of the Stripe interpreter, with views at one or many points."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ScopeKey: TypeAlias = tuple[int, str]
 class Memory:
     """The elements of one allocation.
 
-    ``stored`` holds, for each aggregation scope over this memory, in which execution of the scope each element was
-    stored last: comparing with the current one tells the first store from later ones without clearing anything.
-    ``written`` tells which elements were stored, where somebody wants to know.
+    ``stored`` holds, for each aggregation scope over this memory, the execution of the scope that stored each element
+    last: a comparison with the current one identifies first stores without clearing anything.
+    ``written`` is the mask of stored elements, if requested.
     """
 
     data: Array
@@ -32,13 +32,13 @@ class Memory:
 
     @classmethod
     def undefined(cls, shape: TensorShape, numbers: NumberSystem = REAL) -> Memory:
-        """Return fresh memory whose content shows where it is read: NaN, or an extreme integer."""
+        """Return fresh memory with conspicuous content: NaN, or an extreme integer."""
         return cls(np.full(max(shape.span, 1), numbers.constant(poison(shape.dtype), shape.dtype)), numbers)
 
     def hidden(self, view: View) -> Hidden:
-        """Make what a view shows undefined, until :meth:`Hidden.reveal`."""
+        """Make the elements of a view undefined, until :meth:`Hidden.reveal`."""
         offsets = view.offsets().ravel()
-        offsets = offsets[(offsets >= 0) & (offsets < self.data.size)]  # tiles reach over edges
+        offsets = offsets[(offsets >= 0) & (offsets < self.data.size)]  # tiles extend beyond edges
         if self.written is None:
             self.written = np.zeros(self.data.size, np.bool_)
         found = Hidden(self, offsets, self.data[offsets], self.written[offsets])
@@ -47,7 +47,7 @@ class Memory:
         return found
 
     def first_stores(self, scope: ScopeKey, execution: int, offsets: Array) -> Array:
-        """Return which offsets this execution of ``scope`` has not stored to, and note that it has now."""
+        """Return the offsets that this execution of ``scope`` has not stored to, and record the stores."""
         stored = self.stored.get(scope)
         if stored is None:
             stored = self.stored[scope] = np.full(self.data.size, -1, np.int64)
@@ -58,7 +58,7 @@ class Memory:
 
 @attrs.frozen(eq=False)
 class Hidden:
-    """Content of memory that is not to be seen for some time, and which elements of it had been stored."""
+    """Temporarily hidden content of memory, with the mask of its stored elements."""
 
     memory: Memory
     offsets: Array
@@ -66,7 +66,7 @@ class Hidden:
     written: Array
 
     def reveal(self) -> None:
-        """Bring the content back where nothing was stored since."""
+        """Restore the content of elements that were not stored since."""
         now = self.memory.written
         assert now is not None
         kept = ~now[self.offsets]
@@ -89,11 +89,10 @@ class View:
         memory: The allocation behind it.
         offset: Its first element.
         shape: Its extent and strides.
-        limits: Extents of the allocation, if the axes of all views up to there are the same; else None.
+        limits: Extents of the allocation, if all views in between have its axes; else None.
         corner: Position of the first element along these axes.
-        aggregation: How stores merge; None and ASSIGN overwrite.
-        scope: The aggregation scope that stores belong to, with its execution; None merges with what is there.
-
+        aggregation: Aggregation of stores; None and ASSIGN overwrite.
+        scope: The aggregation scope of stores, with its execution; None merges with the content.
     """
 
     memory: Memory
@@ -112,13 +111,13 @@ class View:
         return offsets
 
     def loaded(self, name: str) -> Array:
-        """Return all elements; faults speak of the view as ``name``."""
+        """Return all elements; faults call the view ``name``."""
         offsets = self.offsets()
         check_offsets(name, offsets, self.memory)
         return np.asarray(self.memory.data[offsets])
 
     def fill(self, name: str, values: Array) -> None:
-        """Set all elements; faults speak of the view as ``name``."""
+        """Set all elements; faults call the view ``name``."""
         offsets = self.offsets()
         check_offsets(name, offsets, self.memory)
         if self.memory.written is not None:
@@ -156,7 +155,7 @@ class Elements:
         memory.numbers.merge_at(aggregation, dtype, memory.data, offsets, values)
 
     def displaced(self, index: Array | None) -> Array:
-        """Return the offsets of the elements that are meant."""
+        """Return the offsets of the displaced elements."""
         if index is None:
             return self.offsets
         dim = self.view.shape.dims[0]
@@ -168,7 +167,7 @@ class Elements:
 
 
 def neutral(aggregation: Aggregation, dtype: DType) -> int | float:
-    """Return the value that merges to exactly the other one: for sums of floats it is -0, as 0 + -0 is 0."""
+    """Return the value whose merge changes nothing: for sums of floats it is -0, as 0 + -0 is 0."""
     if aggregation is Aggregation.SUM and dtype.is_float:
         return -0.0
     return aggregation.identity(dtype)

@@ -1,7 +1,7 @@
 """Blocks prepared for interpretation: affines by position of their indices, and the points of the box as arrays.
 
-A block that does nothing but run another one has the points of both in a plan of its own, :attr:`Plan.joined`: passes
-tile boxes into blocks of few points, which take as long as blocks of many.
+A block that only runs another one has a joint plan with the points of both, :attr:`Plan.joined`: passes tile boxes into
+blocks of few points, each of which takes as long as a block of many.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Refinement, Spec
 Array: TypeAlias = np.ndarray[Any, Any]
 
 CHUNK: Final = 1 << 18
-"""At most so many points are computed at once."""
+"""Maximum number of points computed at once."""
 
 
 @attrs.frozen(eq=False)
@@ -43,13 +43,12 @@ class Linear:
         return self.constant + self.shift(values)
 
     def within(self, width: int, bases: Sequence[Linear], around: Linear | None = None) -> Linear:
-        """Return the value by the indices of a block around, ``width`` many, and then those that it is a value of.
+        """Return the form over ``width`` indices of an enclosing block, followed by its own indices.
 
         Args:
-            width: How many indices the block around has.
-            bases: What is added to each index, by the indices of the block around.
-            around: What is added to the value, by the same.
-
+            width: Number of indices of the enclosing block.
+            bases: Offset of each index, in the indices of the enclosing block.
+            around: Offset of the value, in these.
         """
         constant, terms = self.constant, Counter({width + position: each for position, each in self.terms})
         added = [] if around is None else [(around, 1)]
@@ -72,7 +71,7 @@ class Linear:
         return np.asarray(result)
 
     def shift(self, bases: Sequence[int]) -> int:
-        """Return by how much the value grows when ``bases`` are added to the indices."""
+        """Return the change of the value when ``bases`` are added to the indices."""
         found = 0
         for position, coefficient in self.terms:  # for each view at each point: a generator would take twice as long
             found += coefficient * bases[position]
@@ -89,7 +88,7 @@ class Linear:
 
 @attrs.frozen(eq=False)
 class ViewPlan:
-    """One refinement: displacement in elements and along each axis, and whether its axes are those of its source.
+    """One refinement: displacement in elements and along each axis, and whether it has the axes of its source.
 
     ``opens`` is the aggregation scope that each execution of its block opens, unless its source is in one.
     """
@@ -106,7 +105,7 @@ class ViewPlan:
 
 @attrs.frozen(eq=False)
 class Grid:
-    """Some points of the box with all indices counted from 0, and what follows from them alone."""
+    """Some points of the box, with all indices counted from 0, and derived values."""
 
     coordinates: Array
     constraints: tuple[Array, ...]
@@ -115,10 +114,10 @@ class Grid:
 
 @attrs.define(eq=False)
 class Plan:
-    """One block at one place of the program, or some of which each is all that the one around it runs.
+    """One block at one place of the program, or several nested ones with nothing else between.
 
-    ``private`` names the views through which a point reads nothing but what it has stored there itself. ``levels`` has
-    the number of points of each block, the outermost first; ``joined`` is the plan of this block with that inside it.
+    ``private`` names the views through which a point reads only its own stores. ``levels`` has the number of points of
+    each block, the outermost first; ``joined`` is the plan of this block with its only nested block.
     """
 
     block: Block
@@ -140,23 +139,23 @@ class Plan:
 
     @cached_property
     def is_leaf(self) -> bool:
-        """True if the body is only scalars, so that all points can be computed side by side."""
+        """True if the body is only scalars, so that all points can be vectorised."""
         return not any(isinstance(statement, Block | Special) for statement in self.block.statements) and not any(
             view.refinement.direction is Direction.NONE for view in self.views.values()
         )
 
     @cached_property
     def pairs(self) -> tuple[tuple[Load | Store, Store], ...]:
-        """Each load with each store, and where there are several blocks each two stores.
+        """Each load with each store, and for several blocks also each pair of stores.
 
-        All points execute one statement, then the next: no order of points of two blocks is like that.
+        All points execute one statement, then the next, which no order of points of two blocks does.
         """
         loads = [statement for statement in self.block.statements if isinstance(statement, Load)]
         stores = [statement for statement in self.block.statements if isinstance(statement, Store)]
         return (*product(loads, stores), *(combinations(stores, 2) if len(self.levels) > 1 else ()))
 
     def grids(self, rng: np.random.Generator | None) -> Iterator[tuple[Grid, Array | None]]:
-        """Yield the points of the box in pieces, and an order of each if ``rng`` is given and they are unordered."""
+        """Yield the points of the box in pieces, with an order of each if ``rng`` is given and they are unordered."""
         if self.block.is_serial:
             rng = None
         if self.points <= CHUNK:
@@ -181,7 +180,7 @@ class Plan:
 
 
 def _shuffled(rng: np.random.Generator, levels: tuple[int, ...]) -> Array:
-    """Return an order of points in which all points of an inner block follow each other."""
+    """Return an order of points in which all points of an inner block are consecutive."""
     order = rng.permutation(levels[0])
     for points in levels[1:]:
         inner = rng.permuted(np.tile(np.arange(points), (order.size, 1)), axis=1)
@@ -190,7 +189,7 @@ def _shuffled(rng: np.random.Generator, levels: tuple[int, ...]) -> Array:
 
 
 def plan_block(block: Block, parent: Block | None, counter: Iterator[int]) -> Plan:
-    """Prepare a verified block and the blocks inside it; ``counter`` gives each a number."""
+    """Prepare a verified block and nested blocks; ``counter`` gives each a number."""
     number = next(counter)
     positions = {index.name: position for position, index in enumerate(block.indices)}
     ranges = tuple(index.range for index in block.indices)
@@ -223,11 +222,11 @@ def plan_block(block: Block, parent: Block | None, counter: Iterator[int]) -> Pl
 
 
 def _joined(outer: Plan, inner: Plan) -> Plan | None:
-    """Return the points of a block and of that which it runs as one plan; None where this cannot be.
+    """Return the points of a block and of its nested block as one plan; None if that is not possible.
 
-    It can where both have no order and nothing but views, no access is known only when it is made, and what the inner
-    block aggregates goes on from point to point of the outer one. That outer one has no views that are private to its
-    points: nothing stands before the inner block that could store what it reads through them.
+    It is possible if both are unordered with only views, no access is data-dependent, and aggregates of the inner block
+    continue from point to point of the outer one. The outer block has no private views: no statement before the inner
+    block could store the elements that it reads through them.
     """
     accesses = [each for each in inner.block.statements if isinstance(each, Load | Store)]
     if (
@@ -245,7 +244,7 @@ def _joined(outer: Plan, inner: Plan) -> Plan | None:
         source = outer.views[view.source]
         if view.opens is not None and source.opens is None:
             return None
-        opens = None if view.opens is None else source.opens  # views of one memory merge into what is there together
+        opens = None if view.opens is None else source.opens  # views of one memory merge into its content together
         flat, aligned = view.flat.within(width, bases, source.flat), view.aligned and source.aligned
         pairs = zip(view.axes, source.axes, strict=True) if aligned else ()
         axes = tuple(axis.within(width, bases, around) for axis, around in pairs)
@@ -264,9 +263,9 @@ def _joined(outer: Plan, inner: Plan) -> Plan | None:
 
 
 def _private(block: Block) -> tuple[str, ...]:
-    """Return the views of direction OUT that a point of a block around others reads.
+    """Return the views of direction OUT that a point of a block with nested blocks reads.
 
-    Through views that merge, points may add to what others of the block have stored.
+    Through merging views, points may add to the stores of others.
     """
     if block.is_serial or not block.blocks:
         return ()

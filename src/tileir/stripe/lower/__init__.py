@@ -1,1 +1,1 @@
-"""From typed functions to Stripe programs."""
+"""Lowering of typed functions to Stripe programs."""

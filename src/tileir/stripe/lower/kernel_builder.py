@@ -1,4 +1,4 @@
-"""Flat kernel blocks, built one view and one statement at a time."""
+"""Builder of flat kernel blocks, one view and one statement at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Scalar:
 
 @attrs.define(eq=False, repr=False)
 class KernelBuilder:
-    """A block that is being built. One tensor read twice in the same place gives one view and one load."""
+    """A block under construction. Repeated reads of a tensor at one place share a view and a load."""
 
     indices: tuple[Index, ...] = ()
     constraints: tuple[Affine, ...] = ()
@@ -53,7 +53,7 @@ class KernelBuilder:
     def over(cls, sizes: Shape, serial: int = 0) -> KernelBuilder:
         """Return a builder whose points are the elements of a tensor: index ``iN`` for the Nth axis, from 1.
 
-        So many axes are ``serial``, the first ones.
+        The first ``serial`` axes are serial.
         """
         indices = (Index(f"i{axis + 1}", size, serial=axis < serial) for axis, size in enumerate(sizes) if size > 1)
         return cls(tuple(indices))
@@ -70,7 +70,7 @@ class KernelBuilder:
     def load_at(
         self, value: str, tensor: Tensor, index: Scalar, access: tuple[Affine, ...], size: int | None = None
     ) -> Scalar:
-        """Load an element displaced by ``index`` along axis 0, where ``access`` leads to the first of ``size``."""
+        """Load an element displaced by ``index`` along axis 0, where ``access`` is that of the first of ``size``."""
         name = self._add_view(value, tensor, Direction.IN, access, tensor.column_shape(size))
         self._read[value] = None
         return self._define(value, tensor.dtype, lambda into: Load(name, into, index.name))
@@ -104,14 +104,14 @@ class KernelBuilder:
     ) -> None:
         """Merge ``scalar`` with an element displaced by ``index`` along axis 0, or store it there.
 
-        ``access`` leads to the first of ``size`` elements.
+        ``access`` is that of the first of ``size`` elements.
         """
         direction, into = (Direction.INOUT, how) if merges(how) else (Direction.OUT, None)
         name = self._add_view(value, tensor, direction, access, tensor.column_shape(size), into)
         self._statements.append(Store(scalar.name, name, index.name))
 
     def order(self, value: str, keys: Tensor, name: str, target: Tensor, axis: int, *, descending: bool) -> None:
-        """Order a row of ``keys``, called ``value``, along ``axis``, and store where its elements stand in order."""
+        """Sort a row of ``keys``, called ``value``, along ``axis``, and store the places of its elements in order."""
         rows = []
         for stem, tensor, direction in ((value, keys, Direction.IN), (name, target, Direction.OUT)):
             one = (*tensor.sizes[:axis], 1, *tensor.sizes[axis + 1 :])
@@ -132,20 +132,20 @@ class KernelBuilder:
         return self._define(stem, dtype, lambda into: LoadIndex(affine, into, dtype))
 
     def convert(self, scalar: Scalar, dtype: DType, stem: str | None = None) -> Scalar:
-        """Return ``scalar`` as ``dtype``; itself where it is that already."""
+        """Return ``scalar`` as ``dtype``; itself if it already has that."""
         if scalar.dtype is dtype:
             return scalar
         return self._define(stem or scalar.name, dtype, lambda into: Convert(scalar.name, into, dtype))
 
     def compute(self, stem: str, op: Op, *operands: Scalar, read_as: DType | None = None) -> Scalar:
-        """Define ``op`` of the operands; ``read_as`` is the dtype as which ``BITS`` reads its own."""
+        """Define ``op`` of the operands; ``read_as`` is the dtype as which ``BITS`` reads its operand."""
         natural = intrinsic_dtype(op, [operand.dtype for operand in operands])
         dtype = natural or read_as or operands[0].dtype
         names = tuple(operand.name for operand in operands)
         return self._define(stem, dtype, lambda into: Intrinsic(op, names, into, dtype))
 
     def build(self, name: str, comment: str, tags: Tags) -> Block:
-        """Return the finished kernel; ``{}`` in its name stands for the names of what it reads."""
+        """Return the finished kernel; ``{}`` in its name is replaced by the names of its inputs."""
         return Block(
             name.replace("{}", ",".join(self._read)),
             self.indices,

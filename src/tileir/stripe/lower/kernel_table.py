@@ -1,6 +1,6 @@
-"""The kernels of a program while it is put together: those that are equal but for names are one.
+"""Table of the kernels of a program under construction, in which kernels that differ only in names are merged.
 
-Of equal kernels the first one stays, under the names of what it is launched on first.
+Of equal kernels the first one stays, with the names of its first launch's memory.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class KernelTable:
     _forms: dict[object, int] = attrs.field(factory=dict, init=False)
 
     def relaunch(self, kernel: Kernel, launch: Launch) -> Launch:
-        """Return a launch of a kernel of another program as one of this, which may get others of its launches."""
+        """Return the launch in this program of a kernel from another program."""
         number = self._number(kernel, launch.arguments)
         return launch if number == launch.kernel else attrs.evolve(launch, kernel=number)
 
     def _number(self, kernel: Kernel, arguments: tuple[str, ...]) -> int:
-        """Return the number of a kernel, which is added unless an equal one is there."""
+        """Return the number of a kernel, which is added unless there is an equal one."""
         number = self._numbers.get(id(kernel))
         if number is None:
             following = len(self.kernels)
             first = number = self._heads.setdefault(kernel.head, following)
-            if first != following:  # otherwise nothing is like it, and its form need not be written
+            if first != following:  # otherwise nothing equals it, and its form is not needed
                 self._forms.setdefault(self.kernels[first].form, first)
                 number = self._forms.setdefault(kernel.form, following)
             if number == len(self.kernels):
@@ -51,7 +51,7 @@ class KernelTable:
         return number
 
     def launch(self, block: stripe.Block, memory: Mapping[str, stripe.Refinement]) -> Launch:
-        """Return what launches ``block``, whose views have names of ``memory`` as their sources."""
+        """Return the launch of ``block``, whose views have names of ``memory`` as their sources."""
         kernel, arguments = taken_apart(block, memory)
         number = self._number(kernel, arguments)
         launch = Launch(number, arguments, block.name, block.comments, block.deps)
@@ -63,14 +63,14 @@ class KernelTable:
 def taken_apart(block: stripe.Block, memory: Mapping[str, stripe.Refinement]) -> tuple[Kernel, tuple[str, ...]]:
     """Return the kernel of a block, and the names of the memory that the block sees.
 
-    Memory that is not there counts as what the block sees of it; the verifier reports that.
+    For missing memory, the block's view counts; the verifier reports that.
     """
     seen: dict[str, stripe.Refinement] = {}
     for view in block.refinements:
         if view.direction is not stripe.Direction.NONE:
             seen.setdefault(view.source, view)
     parameters = tuple(_parameter(name, memory.get(name, view)) for name, view in seen.items())
-    said = block.tags.remove(KERNEL)  # where a block stands is no tag of it
+    said = block.tags.remove(KERNEL)  # the position of a block is no tag of its kernel
     return Kernel(parameters, attrs.evolve(block, name="", comments=(), deps=(), tags=said)), tuple(seen)
 
 
@@ -79,7 +79,7 @@ def _parameter(name: str, memory: stripe.Refinement) -> Parameter:
 
 
 def _launched_on(kernel: Kernel, arguments: tuple[str, ...]) -> Kernel:
-    """Return a kernel under the names of what it is launched on; itself where it has them."""
+    """Return a kernel with the names of the memory on which it is launched; itself if it has them."""
     names = {own.name: name for own, name in zip(kernel.parameters, arguments, strict=True) if own.name != name}
     if not names:
         return kernel
@@ -96,7 +96,7 @@ def _seeing(block: stripe.Block, names: Mapping[str, str]) -> tuple[stripe.Refin
 
 
 def is_laid_out(memory: stripe.Refinement, parameter: Parameter) -> bool:
-    """Return whether memory is as a parameter says."""
+    """Return whether memory matches a parameter."""
     return (memory.shape, memory.location, memory.bank_dim) == (
         parameter.shape,
         parameter.location,
@@ -105,7 +105,7 @@ def is_laid_out(memory: stripe.Refinement, parameter: Parameter) -> bool:
 
 
 def launched(kernel: Kernel, launch: Launch) -> stripe.Block:
-    """Return the block of ``main`` that a launch of ``kernel`` stands for; always the very same one."""
+    """Return the block of ``main`` for a launch of ``kernel``; always the identical one."""
     said = _said(launch)
     known = kernel.launched.get(said)
     if known is None:
@@ -114,7 +114,7 @@ def launched(kernel: Kernel, launch: Launch) -> stripe.Block:
 
 
 def _said(launch: Launch) -> object:
-    """Return what a launch says about itself: all but the number that its kernel has in one program."""
+    """Return the content of a launch, except the number of its kernel in one program."""
     return launch.arguments, launch.name, launch.comments, launch.deps
 
 

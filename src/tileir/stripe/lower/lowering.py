@@ -1,11 +1,10 @@
-"""From a typed function to a Stripe program: one flat kernel for each operation, and no choices yet.
+"""Lowering of a typed function to a Stripe program: one flat kernel for each operation, without scheduling choices.
 
 Constants become statements of the kernels that use them, and a reshape is only another view of the same memory. An
 operation without elements needs no kernel. Kernels are numbered from 0 in the order in which they run.
 
-Contractions: solved bounds become a flat block over all valid points.
-
-Places that gathers read from, as an affine of coordinates and a rest that data choose.
+Contractions with solved bounds become a flat block over all valid points. The places of gathers are split into an
+affine of coordinates and a data-dependent rest.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from tileir.typed.reductions import reduction_of
 from tileir.typed.simplify.preparation import unmarked
 
 _DEPTH: Final = 24
-"""Places are computed in a few operations; longer chains are not looked through."""
+"""Maximum depth of operations that compute a place."""
 
 
 @attrs.frozen
@@ -67,10 +66,10 @@ class IndirectIndex:
 
 @attrs.frozen
 class Places:
-    """Facts that the operations of a function tell about the places that they compute.
+    """Analysis of the places that the operations of a function compute.
 
     Affines of single values are over their axes, counted from the last one: ``a0``, ``a1``, and so on. Broadcasting
-    leaves these as they are.
+    preserves these.
 
     Attributes:
         definitions: Inputs and operations by name.
@@ -83,7 +82,7 @@ class Places:
     _ranges: dict[str, tuple[int, int]] = attrs.field(factory=dict, init=False)
 
     def place(self, name: str, size: int) -> IndirectIndex | None:
-        """Return a value as a place that is surely one of ``size``; None where it is not, or only data say."""
+        """Return a value as a place certainly below ``size``; None if it may not be, or depends on data alone."""
         whole = self._affine(name, _DEPTH)
         if whole is not None:
             return self._inside(whole, None, 0, size)
@@ -105,7 +104,7 @@ class Places:
         return IndirectIndex(affine.substitute(axes), rest, high)
 
     def _affine(self, name: str, depth: int) -> Affine | None:
-        """Return a value that coordinates alone decide as an affine of its axes; None for others."""
+        """Return a value that depends only on coordinates as an affine of its axes; None for others."""
         if name not in self._affines:
             self._affines[name] = self._found(self.definitions[name], depth)
         return self._affines[name]
@@ -130,7 +129,7 @@ class Places:
         return found if found is not None and _holds(operation.dtype, _bounds(found, operation.shape)) else None
 
     def _reshaped(self, source: str, shape: Shape, depth: int) -> Affine | None:
-        """Return an affine of reshaped coordinates, where only axes of one element come or go."""
+        """Return an affine of reshaped coordinates, if only axes of one element are added or removed."""
         old = self.definitions[source].shape
         affine = self._affine(source, depth)
         before, after = ([len(s) - 1 - axis for axis, size in enumerate(s) if size != 1] for s in (old, shape))
@@ -139,7 +138,7 @@ class Places:
         return affine.substitute({f"a{a}": Affine.index(f"a{b}") for a, b in zip(before, after, strict=True)})
 
     def _range(self, name: str, depth: int) -> tuple[int, int]:
-        """Return between which numbers the elements of an integer tensor surely are."""
+        """Return the range of the elements of an integer tensor."""
         if name not in self._ranges:
             self._ranges[name] = self._found_range(self.definitions[name], depth)
         return self._ranges[name]
@@ -169,7 +168,7 @@ _KNOWN: Final = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX, Op.DIV})
 
 
 def _computed(op: Op, left: Affine, right: Affine, operation: Elementwise) -> Affine | None:
-    """Return the result of an operation on affines, as one; None where it is none."""
+    """Return the result of an operation on affines as an affine; None if it is none."""
     match op:
         case Op.ADD:
             return left + right
@@ -196,19 +195,19 @@ def _bounds(affine: Affine, shape: Shape) -> tuple[int, int]:
 
 
 def _holds(dtype: DType, bounds: tuple[int, int]) -> bool:
-    """Return whether a dtype has all integers between two."""
+    """Return whether a dtype has all integers within bounds."""
     if dtype.is_integer:
         return dtype.minimum <= bounds[0] and bounds[1] <= dtype.maximum
     return dtype.is_float and max(-bounds[0], bounds[1]) <= 1 << dtype.format.precision
 
 
 SPELT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.']*")
-"""The names that Stripe can spell."""
+"""Names that Stripe can spell."""
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def spelled(function: Function) -> Function:
-    """Return a function whose values have names that Stripe can spell; itself where all have."""
+    """Return a function whose values have names that Stripe can spell; itself if all have."""
     values = (*function.inputs, *function.operations)
     plain = [value.name for value in values if SPELT.fullmatch(value.name)]
     scope = NameScope.of(plain)
@@ -235,21 +234,20 @@ def _word(name: str) -> str:
 
 
 def lower(function: Function, name: str = "program") -> Program:
-    """Return the Stripe program that computes ``function``; ``name`` is what to call it.
+    """Return the Stripe program that computes ``function``, with this name.
 
-    Its parameters and results have the dtypes and shapes of those of the function, are dense, and have their names, or
-    such as Stripe can spell.
+    Its parameters and results have the dtypes and shapes of those of the function, are dense, and have their names, in
+    Stripe's spelling.
 
     Raises:
-        TileError: TIL401 to TIL405, the indices of a contraction have no proper bounds; all such faults at once.
-
+        TileError: TIL401 to TIL405, the indices of a contraction have no proper bounds; all faults at once.
     """
     function = spelled(unmarked(function))
     builder = ProgramBuilder(function, Storage.of(function), dict(function.labels))
     faults: list[Diagnostic] = []
     for operation in function.operations:
         if isinstance(operation, Marker):
-            continue  # there is none left
+            continue  # already removed
         try:
             _lower_operation(builder, operation)
         except TileError as error:
@@ -279,7 +277,7 @@ def _lower_operation(builder: ProgramBuilder, operation: Computation) -> None:
         case Constant() | Cast() | Elementwise() | Coordinate() | Reshape():
             _elementwise(builder, operation)
         case ArrayConstant():
-            if name in builder.storage.copied:  # a result has memory of its own
+            if name in builder.storage.copied:  # a result has its own memory
                 builder.fill(operation, builder.storage.result(name), name)
         case ShapeOf():
             _shape_of(builder, operation)
@@ -325,7 +323,7 @@ def _needs_copy(builder: ProgramBuilder, operation: Reshape) -> bool:
 
 
 def _reshaped(builder: ProgramBuilder, kernel: KernelBuilder, operation: Reshape) -> Scalar:
-    """Load an element of what is reshaped, seen under the new shape."""
+    """Load an element of the reshaped value, viewed with the new shape."""
     constant = builder.storage.constants.get(operation.name)
     if constant is not None:
         return kernel.constant(operation.input, constant.dtype, constant.value)
@@ -334,7 +332,7 @@ def _reshaped(builder: ProgramBuilder, kernel: KernelBuilder, operation: Reshape
 
 
 def _shape_of(builder: ProgramBuilder, operation: ShapeOf) -> None:
-    """Store each extent: the vector is short, and known."""
+    """Store each extent: the vector is short and constant."""
     kernel = KernelBuilder()
     target = builder.storage.result(operation.name)
     for axis, size in enumerate(operation.dims):
@@ -344,7 +342,7 @@ def _shape_of(builder: ProgramBuilder, operation: ShapeOf) -> None:
 
 
 def _argsort(builder: ProgramBuilder, operation: Argsort) -> None:
-    """Sort row by row: the points of the kernel are the rows, and a special orders one."""
+    """Sort row by row: the points of the kernel are the rows, and a special sorts one."""
     target = builder.storage.result(operation.name)
     axis, shape = operation.axis, operation.shape
     if operation.input in builder.storage.constants or builder.storage.tensors[operation.input].sizes[axis] == 1:
@@ -382,7 +380,7 @@ def _gather(builder: ProgramBuilder, operation: Gather) -> None:
 
 
 def _place(builder: ProgramBuilder, operation: Gather | Scatter, leading: Shape, size: int) -> IndirectIndex | None:
-    """Return the places in parts, if coordinates decide more than nothing and all of them are inside."""
+    """Return the places in parts, if they depend on coordinates and are certainly in bounds."""
     if operation.indices in builder.storage.constants:
         return None
     place = Places(builder.definitions, leading).place(operation.indices, size)
@@ -415,7 +413,7 @@ def _scatter(builder: ProgramBuilder, operation: Scatter) -> None:
 
 
 def _index(builder: ProgramBuilder, kernel: KernelBuilder, name: str, leading: Shape) -> Scalar:
-    """Return the element of a tensor of indices, whose axes are the leading ones of the kernel."""
+    """Return the element of an index tensor whose axes are the leading axes of the kernel."""
     constant = builder.storage.constants.get(name)
     if constant is not None:
         return kernel.constant(name, constant.dtype, constant.value)
@@ -425,19 +423,18 @@ def _index(builder: ProgramBuilder, kernel: KernelBuilder, name: str, leading: S
 _INPUT: Final = Tags.of("contraction")
 
 _LEAST_POINTS: Final = 1 << 15
-"""A kernel that visits fewer points costs little more than it takes to start several."""
+"""Minimum points of a kernel that is split into several; smaller kernels cost little more than launches."""
 
 
 def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None:
     """Add the kernels of a contraction.
 
-    In order: where not every element is surely written, one that stores the default or 0, unless it is written over
-    its default; the contraction itself, unless it has no valid point, as one kernel or several that write different
-    elements; and where the sums are kept in another dtype, one that converts them.
+    In order: unless every element is certainly written, one that stores the default or 0, except in place of its
+    default; the contraction itself, unless it has no valid point, as one or several kernels with disjoint outputs; and
+    if the sums have another dtype, one that converts them.
 
     Raises:
         TileError: TIL401 to TIL405, the indices have no proper bounds.
-
     """
     result = builder.storage.result(contraction.name)
     shapes = [builder.sizes(access.tensor) for access in contraction.inputs]
@@ -459,13 +456,13 @@ def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None
 
 
 def _completed(builder: ProgramBuilder, contraction: Contraction, domain: Domain) -> bool:
-    """Tell whether contractions that write over this one write all that it leaves out."""
+    """Return whether contractions that overwrite this one write all elements that it leaves out."""
     later = builder.storage.overwriters
     return contraction.name in later and written_together(contraction, domain, later, builder.sizes)
 
 
 def _parts(builder: ProgramBuilder, contraction: Contraction, domain: Domain) -> tuple[Domain, ...]:
-    """Return the domains of the kernels that write a result; one that has a label is one kernel."""
+    """Return the domains of the kernels that write a result; a labelled contraction is one kernel."""
     points = prod(extent for _, extent in domain.ranges)
     return (domain,) if contraction.name in builder.labels or points < _LEAST_POINTS else partition(domain)
 
@@ -494,7 +491,7 @@ def _load(builder: ProgramBuilder, kernel: KernelBuilder, name: str, access: tup
 
 
 def _combine(kernel: KernelBuilder, contraction: Contraction, loaded: list[Scalar]) -> Scalar:
-    """Combine the elements of one point, each first cast as the contraction says."""
+    """Combine the elements of one point, after the casts of the contraction."""
     name, combination = contraction.name, contraction.combination
     compared = loaded[:2] if combination is Combination.COND else loaded
     operands = [kernel.convert(scalar, contraction.operand_dtype) for scalar in compared]

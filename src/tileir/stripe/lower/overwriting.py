@@ -1,4 +1,4 @@
-"""Contractions that write over their default: nobody else reads it, so it need not be copied."""
+"""Contractions that overwrite their default, which has no other reader, so that it need not be copied."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tileir.typed.ir import Contraction, Elementwise, Function, Shape, operands
 
 
 def overwriters(function: Function) -> dict[str, Contraction]:
-    """Return the contraction that writes over a value, by the name of the value.
+    """Return the contraction that overwrites a value, by the name of the value.
 
-    It is the only one that reads the value, and reads it as its default; the value is computed in this function and
-    is no result of it; and the aggregate is kept in the dtype of the value.
+    It is the only reader of the value, as its default; the value is computed in this function and is no result of it;
+    and the aggregate has the dtype of the value.
     """
     reads = Counter(name for operation in function.operations for name in operands(operation))
     reads.update(function.outputs)
@@ -30,11 +30,10 @@ def overwriters(function: Function) -> dict[str, Contraction]:
 
 
 def solved(contraction: Contraction, shapes: Sequence[Shape]) -> Domain | None:
-    """Return the domain of a contraction whose inputs have these shapes; None when it has no valid point.
+    """Return the domain of a contraction whose inputs have these shapes; None if it has no valid point.
 
     Raises:
         TileError: TIL401 to TIL405, the indices have no proper bounds.
-
     """
     return solve(
         [contraction.output, *(access.indices for access in contraction.inputs)],
@@ -47,16 +46,15 @@ def solved(contraction: Contraction, shapes: Sequence[Shape]) -> Domain | None:
 def written_together(
     contraction: Contraction, domain: Domain, later: Mapping[str, Contraction], shape_of: Callable[[str], Shape]
 ) -> bool:
-    """Return whether a contraction and those that write over it, one over the other, write every element.
+    """Return whether a contraction and its successive overwriters together write every element.
 
-    False may mean that it was not decided: only boxes that differ along one axis are put together.
+    False may mean that it was not decided: only boxes that differ along one axis are combined.
 
     Args:
         contraction: The first one.
         domain: Its domain.
-        later: What writes over which value.
+        later: The overwriter of each value.
         shape_of: Returns the shape of a value.
-
     """
     boxes = [filled_box(domain)]
     name = contraction.name

@@ -1,4 +1,4 @@
-"""Assembles the program of a lowering, kernel by kernel."""
+"""Builder of the program of a lowering, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from tileir.typed.reductions import reduction_of, reductions_of
 
 @attrs.define(eq=False, repr=False)
 class ProgramBuilder:
-    """The kernels of one program, or of one step of a loop, as they are made.
+    """Builder of the kernels of one program, or of one step of a loop.
 
     Attributes:
-        function: What they compute.
-        storage: Where its values are.
+        function: The function.
+        storage: The memory of its values.
         labels: Names for the kernels of some operations.
-        prefix: What the names of other kernels begin with.
-        loops: The results of each loop of the function; those that were lowered are taken out.
-        reductions: The components of each tuple reduction; those that were lowered are taken out.
-        readers: How many operations read each value; the components of one state count as one.
+        prefix: Prefix of the names of other kernels.
+        loops: The results of each loop of the function that is not lowered yet.
+        reductions: The components of each tuple reduction that is not lowered yet.
+        readers: Number of operations that read each value; the components of one state count as one.
         definitions: Inputs and operations of the function, by name.
-        macs: How many products sums add up.
-
+        macs: Number of products added up in sums.
     """
 
     function: Function
@@ -56,7 +55,7 @@ class ProgramBuilder:
         self.add_block(kernel.build(self.name_of(operation, "{}"), self.comment(operation), tags))
 
     def name_of(self, operation: Computation, reads: str) -> str:
-        """Return what the next kernel is called: its label, a place that was named, or what it ``reads``."""
+        """Return the name of the next kernel: its label, a named place, or one from what it ``reads``."""
         place = None if operation.span is None else operation.span.place
         return self.labels.get(operation.name) or place or f"{self.next_name()}({reads})"
 
@@ -65,11 +64,11 @@ class ProgramBuilder:
         self._kernels.append(block)
 
     def next_name(self) -> str:
-        """Return what the next kernel is called."""
+        """Return the default name of the next kernel."""
         return f"{self.prefix}{len(self._kernels)}"
 
     def comment(self, operation: Computation) -> str:
-        """Return what the kernels of an operation say about themselves."""
+        """Return the comment on the kernels of an operation."""
         return tile_text(operation, self.storage.constants)
 
     def kernels(self) -> tuple[Block, ...]:
@@ -91,13 +90,13 @@ class ProgramBuilder:
     def sizes(self, name: str) -> Shape:
         """Return the shape of a value."""
         definition = self.definitions[name]
-        assert not isinstance(definition, Marker)  # there is none left
+        assert not isinstance(definition, Marker)  # already removed
         return definition.shape
 
     def fill(
         self, operation: Computation, target: Tensor, default: str | None, otherwise: bool | int | float = 0
     ) -> None:
-        """Add a kernel that gives every element of ``target`` the value of ``default``, or else a number."""
+        """Add a kernel that sets every element of ``target`` to the value of ``default``, or else to a number."""
         kernel = KernelBuilder.over(target.sizes)
         if default is None:
             value = kernel.number(otherwise, target.dtype)

@@ -1,6 +1,6 @@
-"""Tuple reductions: a kernel over what is kept, which holds a state, and a block inside that takes all elements.
+"""Lowering of tuple reductions: a kernel over kept axes, which holds a state, and a nested block over all elements.
 
-Elementwise operations that only the reduction reads are computed where it takes an element.
+Elementwise operations that only the reduction reads are computed with each element.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ from tileir.typed.reductions import positions_in
 
 _REGISTER: Final = (Device(hardware.REGISTER),)
 _MOST_STATEMENTS: Final = 32
-"""Elements that take more operations are stored before they are reduced."""
+"""Maximum operations per element; with more, elements are stored before they are reduced."""
 
 
 def lower_reduce(builder: ProgramBuilder, results: Sequence[Reduce]) -> None:
     """Add the kernel of a tuple reduction.
 
     Args:
-        builder: The program around it.
+        builder: The builder of the program.
         results: Operations that are components of one state.
-
     """
     first = results[0]
     if 0 in first.shape:
@@ -83,16 +82,15 @@ def _fill(builder: ProgramBuilder, operation: Reduce, value: bool | int | float)
 
 @attrs.define(eq=False, repr=False)
 class _Kernel:
-    """A kernel that is being built.
+    """A kernel under construction.
 
     Attributes:
-        builder: The program around it.
+        builder: The builder of the program.
         results: The components that are stored.
-        reduction: What its block of steps does.
-        sizes: The shape of what is reduced.
-        indices: The index along each axis; those along reduced axes are of the block inside.
+        reduction: The reduction of its nested block.
+        sizes: The shape of the reduced elements.
+        indices: The index along each axis; those along reduced axes belong to the nested block.
         state: The names of the accumulators.
-
     """
 
     builder: ProgramBuilder
@@ -147,7 +145,7 @@ class _Kernel:
                 yield Index(index.indices[0], size, serial=reduced)
 
     def _view(self, name: str, tensor: Tensor, *, inside: bool) -> Refinement:
-        """Return a view of an operand, which is broadcast: an element, or from outside all along the reduced axes."""
+        """Return a view of an operand, which is broadcast: an element or, from outside, all along the reduced axes."""
         missing = len(self.sizes) - len(tensor.sizes)
         access: list[Affine] = []
         dims: list[Dim] = []
@@ -159,7 +157,7 @@ class _Kernel:
         return Refinement(name, Direction.IN, source, tuple(access), TensorShape(tensor.dtype, tuple(dims)))
 
     def _step(self) -> tuple[Block, dict[str, Tensor]]:
-        """Return the block over the reduced axes, whose points are steps, and the tensors that it reads."""
+        """Return the block over the reduced axes, whose points are steps, and its input tensors."""
         rule, axes = self.reduction.rule, self.results[0].axes
         elements = _Elements(self.builder, NameScope())
         old = [elements.names.fresh(accumulator) for accumulator in self.state]
@@ -191,7 +189,7 @@ class _Kernel:
 
 @attrs.define(eq=False, repr=False)
 class _Elements:
-    """The statements that make an element, and the tensors that they read."""
+    """Statements that compute an element, and their input tensors."""
 
     builder: ProgramBuilder
     names: NameScope
@@ -200,7 +198,7 @@ class _Elements:
     _scalars: dict[str, str] = attrs.field(factory=dict, init=False)
 
     def scalar(self, name: str) -> str:
-        """Return the scalar that holds an element of a value. Operations inside one another are bounded."""
+        """Return the scalar of an element of a value. Nesting of operations is bounded."""
         found = self._scalars.get(name)
         if found is None:
             found = self._scalars[name] = self._made(name)
@@ -229,7 +227,7 @@ class _Elements:
         return into
 
     def _is_own(self, name: str) -> bool:
-        """Return whether only the reduction reads a value, which is no larger than what is reduced."""
+        """Return whether only the reduction reads a value, which is no larger than the reduced elements."""
         builder = self.builder
         outside = name in builder.function.outputs or name in builder.labels
         return not outside and builder.readers[name] == 1 and len(self.statements) < _MOST_STATEMENTS

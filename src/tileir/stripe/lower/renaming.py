@@ -1,4 +1,4 @@
-"""Other names for the views and scalars of a kernel, where they are free."""
+"""Renaming of the views and scalars of a kernel, if the new names are free."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tileir.stripe.blocks import Block, Direction, Statement, renamed, scalar_ou
 
 
 def with_names(block: Block, names: Mapping[str, str]) -> Block:
-    """Return the block of a kernel whose views and scalars, at any depth, have other names; sources stay."""
+    """Return the block of a kernel with its views and scalars, at any depth, renamed; sources stay."""
     return _renamed(block, names, {})
 
 
 def _renamed(block: Block, names: Mapping[str, str], outer: Mapping[str, str]) -> Block:
-    """Return a block with other names; ``outer`` has the new names of views around it. Nesting is bounded."""
+    """Return a renamed block; ``outer`` has the new names of its parent's views. Nesting is bounded."""
     views = _free(names, [view.name for view in block.refinements])
     scalars = _free(names, [name for name in map(scalar_output, block.statements) if name is not None])
     return attrs.evolve(
@@ -32,7 +32,7 @@ def _renamed(block: Block, names: Mapping[str, str], outer: Mapping[str, str]) -
 
 
 def _free(names: Mapping[str, str], used: Iterable[str]) -> dict[str, str]:
-    """Return the new names of those in use; none where two would become one."""
+    """Return the new names of those in use; none if two would become one."""
     found = {name: names.get(name, name) for name in used}
     return found if len(set(found.values())) == len(found) else {}
 

@@ -1,11 +1,11 @@
-"""Loops: a block with one serial index around the kernels of the body, which do not depend on it.
+"""Lowering of loops: a block with one serial index around the kernels of the body, which do not depend on it.
 
-One that runs as long as its first carry is true has no index, but that carry as its condition.
+A loop that runs as long as its first carry is true has no index, but that carry as its condition.
 
 A step is like a program. Its parameters are the carries, the step, sequences and constants, and its results the new
-carries, the next step and elements of stacked results. The block of the loop holds what only one step needs, a block
-``body`` with the kernels, and after it copies of the new carries over the old ones. The step is a buffer of one
-element, at which slices are gathered and results are stored.
+carries, the next step and elements of stacked results. The block of the loop allocates memory of a single step, and
+holds a block ``body`` with the kernels, followed by copies of the new carries over the old ones. The step is a buffer
+of one element, at which slices are gathered and results are stored.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from tileir.typed.ir import Computation, Marker, Scan, ScanPart, ScanResult, Val
 def lower_scan(
     builder: ProgramBuilder, results: tuple[Scan, ...], lower_operation: Callable[[ProgramBuilder, Computation], None]
 ) -> None:
-    """Add the loop of which ``results`` are the results, after kernels that give the carries their first values.
+    """Add the loop with these ``results``, after kernels that initialise the carries.
 
     Args:
-        builder: The program around it.
+        builder: The builder of the program.
         results: Operations that are results of one loop.
         lower_operation: Adds the kernels of an operation of the body.
-
     """
     loop = _Loop.of(builder, results)
     loop.start()
@@ -52,18 +51,17 @@ def lower_scan(
 
 @attrs.define(eq=False, repr=False)
 class _Loop:
-    """A loop that is being built.
+    """A loop under construction.
 
     Attributes:
-        outer: The program around it.
+        outer: The builder of the enclosing program.
         inner: The kernels of one step.
         scan: One of its results.
-        results: The first operation that is each of its results.
-        step: The step, in the program around it.
-        counter: The step, as a step sees it.
-        advanced: The next step, where a step writes it.
-        views: What the loop sees of the program around it: names, memory, and what it does with that.
-
+        results: The first operation for each of its results.
+        step: The step number, in the enclosing program.
+        counter: The step number, inside a step.
+        advanced: The next step number, as written by a step.
+        views: Its views of the enclosing program: names, memory, and directions.
     """
 
     outer: ProgramBuilder
@@ -86,29 +84,29 @@ class _Loop:
         inner = ProgramBuilder(scan.body, storage, dict(scan.body.labels))
         dtype = (
             DType.I32 if (scan.count or 0) <= DType.I32.maximum else DType.I64
-        )  # lanes are as many as the widest allows
+        )  # the widest dtype determines the number of lanes
         step = outer.storage.temporary("step", dtype, (1,))
         counter = Tensor.of(storage.fresh("step"), dtype, (1,))
         return cls(outer, inner, scan, firsts, step, counter, storage.temporary("next_step", dtype, (1,)))
 
     @property
     def carries(self) -> tuple[Value, ...]:
-        """The inputs of the body that are carries."""
+        """The carries among the inputs of the body."""
         return self.scan.body.inputs[: len(self.scan.carries)]
 
     @property
     def is_counted(self) -> bool:
-        """True if a step reads or writes what only its number tells: slices of sequences, or of stacked results."""
+        """True if a step uses its number: for slices of sequences, or of stacked results."""
         stacked = any(result.part is not ScanPart.FINAL for result in self.results)
         return self.count > 0 and (stacked or bool(self.scan.sequences))
 
     @property
     def count(self) -> int:
-        """The number of steps; 0 where that is not known."""
+        """The number of steps; 0 if unknown."""
         return self.scan.count or 0
 
     def start(self) -> None:
-        """Add kernels that give the step and the carries their first values, and view these and the constants."""
+        """Add kernels that initialise the step and the carries, and view these and the constants."""
         scan, storage = self.scan, self.outer.storage
         if self.is_counted:
             kernel = KernelBuilder()
@@ -131,7 +129,7 @@ class _Loop:
         self.inner.prefix = f"{self.outer.next_name()}."
 
     def _pass(self, value: Value, local: str, name: str) -> None:
-        """Let the loop see ``name`` as ``local``; scalars that are known when compiling become those of the body."""
+        """Make ``name`` visible in the loop as ``local``; constant scalars become those of the body."""
         constant = self.outer.storage.constants.get(name)
         if constant is not None:
             self.inner.storage.constants[value.name] = constant
@@ -157,7 +155,7 @@ class _Loop:
             self.inner.add(kernel, self.scan, Tags.of("gather"))
 
     def stack(self) -> None:
-        """Add kernels that store what the stacked results get in a step."""
+        """Add kernels that store the elements of stacked results."""
         for result, operation in self.results.items():
             if result.part is ScanPart.FINAL or 0 in operation.shape:
                 continue
@@ -175,7 +173,7 @@ class _Loop:
             self.inner.add(kernel, operation, Tags.of("eltwise", "stack"))
 
     def _value(self, kernel: KernelBuilder, name: str, target: tuple[int, ...]) -> Scalar:
-        """Return an element of a value, where it is in memory: a constant that is put out is there as well."""
+        """Return an element of a value in memory; constant outputs are in memory, too."""
         tensor = self.inner.storage.allocations.get(name) or self.inner.storage.tensors[name]
         return kernel.load(name, tensor, element(tensor.sizes, target))
 
@@ -192,7 +190,7 @@ class _Loop:
         self.inner.add(kernel, self.scan, Tags.of("eltwise", ADVANCE))
 
     def block(self) -> Block:
-        """Return the loop: the kernels of a step, and copies of the new carries over the old ones."""
+        """Return the loop: the kernels of a step, and copies of the new carries to the old carries."""
         storage = self.inner.storage
         used = self.inner.used()
         writes = {local for local, (_, direction) in self.views.items() if direction is Direction.OUT}

@@ -1,4 +1,4 @@
-"""Assignment of values of a typed function to memory: reshaped values share that of what they reshape."""
+"""Assignment of values of a typed function to memory: reshaped values share the memory of their source."""
 
 from __future__ import annotations
 
@@ -60,13 +60,12 @@ class Storage:
     """The memory of each value, and the allocations of the program.
 
     Attributes:
-        tensors: Where each value that is no constant is.
-        constants: The operation of each value that is a scalar known when compiling, or reshapes one.
-        arrays: The content of allocations that hold constant arrays.
-        copied: The outputs that need memory of their own although they reshape another value.
+        tensors: The tensor of each value that is no constant.
+        constants: The operation of each value that is a constant scalar, or reshapes one.
+        arrays: The content of allocations of constant arrays.
+        copied: The outputs that need their own memory although they reshape another value.
         allocations: The allocations that are not parameters, in order: results, then temporaries as they are made.
-        overwriters: The contraction that writes over a value, by the name of the value; both share their memory.
-
+        overwriters: The contraction that overwrites a value, by the name of the value; both share their memory.
     """
 
     tensors: dict[str, Tensor]
@@ -87,7 +86,7 @@ class Storage:
         over = {operation.name: value for value, operation in written.items()}
         constants: dict[str, Constant] = {}
         roots = dict(zip(inputs, inputs, strict=True))
-        holders = dict(roots)  # the value whose allocation holds all that reshape one root
+        holders = dict(roots)  # the value whose allocation all reshapes of one root share
         arrays: dict[str, ArrayValue] = {}
         copied: list[str] = []
         for op in function.operations:
@@ -114,7 +113,7 @@ class Storage:
         return cls(tensors, constants, arrays, frozenset(copied), allocations, written, names)
 
     def result(self, name: str) -> Tensor:
-        """Return where the operation that defines ``name`` writes, and allocate that where it is new."""
+        """Return the target of the operation that defines ``name``, allocated if it is new."""
         if name in self.copied or name in self.constants:
             return self.allocations[name]
         tensor = self.tensors[name]
@@ -122,7 +121,7 @@ class Storage:
         return tensor
 
     def fresh(self, stem: str) -> str:
-        """Return a name that nothing of the function has."""
+        """Return a name that does not occur in the function."""
         return self._names.fresh(stem)
 
     def temporary(self, stem: str, dtype: DType, sizes: Shape) -> Tensor:

@@ -1,1 +1,1 @@
-"""Stripe as text, and back."""
+"""Text form of Stripe: printer and parser."""

@@ -1,4 +1,4 @@
-"""The comment of a kernel: the Tile statement that its operation says."""
+"""Comments on kernels: the Tile statements of their operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words by which text says what instruction a block is: the values of its tags, by the forms of instructions."""
+"""Words of text for the instructions of blocks: the values of their tags, by the forms of instructions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _pattern(form: Iterable[Piece]) -> str:
 
 
 def _read(kind: Any, value: TagValue) -> Any:
-    """Return the instruction of a class that the value of its word tells; None where it tells none."""
+    """Return the instruction of a class from the value of its word; None if the value does not match."""
     found = re.fullmatch(_pattern(pieces(kind)), str(value))
     if found is None:
         return None
@@ -74,15 +74,15 @@ def _read(kind: Any, value: TagValue) -> Any:
 
 
 def copy_of(value: TagValue) -> Copy | None:
-    """Return the copy that the value of the word for copies stands for, such as ``64x64 of 1000x3000 by 3000x1``."""
+    """Return the copy for the value of the word for copies, such as ``64x64 of 1000x3000 by 3000x1``."""
     found: Copy | None = Copy() if value is None else _read(Copy, value)
     return found
 
 
 def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
-    """Return the instruction that a word among ``tags`` stands for, the first one of several, and the other tags.
+    """Return the instruction for a word among ``tags``, the first of several, and the other tags.
 
-    Words with another value than they should have are left among the others, where the verifier tells of them.
+    Words with invalid values are left among the others, for the verifier to report.
     """
     match {name: value for name, value in tags.items if name in INSTRUCTIONS}:
         case {"multiply": str(fragment)}:

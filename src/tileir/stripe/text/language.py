@@ -1,6 +1,6 @@
-"""Spelling of the fields of nodes in Stripe text: the forms of their classes say the rest.
+"""Spelling of the fields of nodes in Stripe text; the forms of their classes define the rest.
 
-The texts of blocks, indices and refinements depend on the style, and on what stands around them:
+The texts of blocks, indices and refinements depend on the style, and on their context:
 :mod:`tileir.stripe.text.printer` writes them, and :mod:`tileir.stripe.text.parser` reads them.
 """
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tileir.stripe.text.token_parser import TokenParser
 
 _KINDS: Final = MappingProxyType({"int": DType.I32, "float": DType.F32})
-"""Dtypes of constants of which the reference writes only of which kind they are, and means 32 bits."""
+"""Dtypes of constants for which the reference writes only their kind, and means 32 bits."""
 
 
 @attrs.define(eq=False, repr=False)
 class Reader(FormReader):
-    """Reads statements, at a cursor; the dtypes of the ``scalars`` above give those of intrinsics."""
+    """Reader of statements at a cursor; the dtypes of the preceding ``scalars`` determine those of intrinsics."""
 
     cursor: TokenParser
     scalars: Mapping[str, DType | None]
@@ -46,7 +46,7 @@ class Reader(FormReader):
         return kind(**values)
 
     def _natural(self, values: Mapping[str, Any], start: Span) -> DType:
-        """Return the dtype that its operands give an intrinsic."""
+        """Return the dtype of an intrinsic that follows from its operands."""
         op, cursor = values["op"], self.cursor
         found = intrinsic_dtype(op, [self.scalars.get(name) for name in values["inputs"]])
         if found is None and not cursor.faults.found:  # after a fault an operand may be missing for that reason
@@ -55,7 +55,7 @@ class Reader(FormReader):
         return found or DType.F32
 
     def suffix(self, values: dict[str, Any]) -> None:
-        """Read ``:dtype`` if it is there."""
+        """Read ``:dtype`` if present."""
         values["dtype"] = self.cursor.suffixed(":", self.cursor.dtype)
 
     def arguments(self, values: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Reader(FormReader):
         values["parameters"] = tuple(parameters)
 
     def constant_dtype(self) -> DType:
-        """Read the dtype of a constant, or of which kind it is."""
+        """Read the dtype of a constant, or its kind."""
         token = self.cursor.token
         return (
             _KINDS[self.cursor.advance().text] if token.kind == NAME and token.text in _KINDS else self.cursor.dtype()
@@ -89,7 +89,7 @@ class Reader(FormReader):
 
 
 def _suffix(natural: DType | None, node: LoadIndex | Intrinsic) -> str:
-    """Return the dtype where it is another one than operands, or places, have."""
+    """Return the dtype if it differs from the natural one."""
     usual = DType.I32 if isinstance(node, LoadIndex) else natural
     return "" if node.dtype is usual else f":{SPELLING[node.dtype]}"
 
@@ -121,7 +121,7 @@ def _two_decimals(value: float) -> str:
 
 
 def literal_text(value: TagValue) -> str:
-    """Return a value as text writes it."""
+    """Return the text of a value."""
     match value:
         case None:
             return "none"
@@ -136,7 +136,7 @@ def literal_text(value: TagValue) -> str:
 
 
 def tags_text(tags: Tags) -> str:
-    """Return ``#name`` and ``#name=value``, each with a blank behind it."""
+    """Return ``#name`` and ``#name=value``, each followed by a blank."""
     said = ((name, "" if value is None else f"={literal_text(value)}") for name, value in tags.items)
     return "".join(f"#{name}{value} " for name, value in said)
 
@@ -182,4 +182,4 @@ LANGUAGE: Final = Language(
 )
 Reader.language = LANGUAGE
 DEFINITIONS: Final = LANGUAGE.openings((Load, LoadIndex, Intrinsic, Convert))
-"""Definitions of scalars by the words that they start with, and the fields that are told by these."""
+"""Definitions of scalars by their first words, and the fields that these determine."""

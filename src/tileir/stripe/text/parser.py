@@ -1,10 +1,10 @@
-"""Stripe text back to blocks: the inverse of :mod:`tileir.stripe.text.printer`.
+"""Parser of Stripe text: the inverse of :mod:`tileir.stripe.text.printer`.
 
-Also reads the elder form of shapes, ``i8(1024:32, 32:1)`` for size and stride of each axis, texts without the
+It also reads the older form of shapes, ``i8(1024:32, 32:1)`` for size and stride of each axis, texts without the
 number of points and byte sizes, constants of the kinds ``int`` and ``float``, which have 32 bits, and statements
-that are ended by semicolons. Sizes in bytes, exteriors and the
-number of points follow from the rest and are not checked. Without its first line, a program is called with what the
-block ``main`` reads, and returns what it writes, but for temporaries.
+that end with semicolons. Sizes in bytes, exteriors and the number of points follow from the rest and are not checked.
+Without a first line, the inputs of a program are the memory that the block ``main`` reads, and its outputs the memory
+that it writes, except temporaries.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggreg
 
 @attrs.define(eq=False, repr=False)
 class HeaderParser(TokenParser):
-    """Block headers, on top of the small parts."""
+    """Parser of block headers, on top of the token parser."""
 
     def header(self) -> Block:
         """Read ``<location> [indices]:points ( // name``, the lines below it and ``)``: a block without statements."""
@@ -153,7 +153,7 @@ class HeaderParser(TokenParser):
         )
 
     def _comments(self) -> Iterator[tuple[str, bool]]:
-        """Yield the comments before the next token, and of each whether it is on the line of the last one."""
+        """Yield the comments before the next token, each with whether it is on the line of the last token."""
         return comments(self.source, self.last.stop, self.token.start)
 
     def _offset(self) -> int | None:
@@ -167,7 +167,7 @@ class HeaderParser(TokenParser):
         return None if word == "new" and offset == 0 else offset
 
     def _access(self) -> tuple[tuple[Affine, ...], int | None]:
-        """Read ``[affine, …]``; the axis over memory banks stands in braces."""
+        """Read ``[affine, …]``; the axis over memory banks is in braces."""
         banked: list[bool] = []
 
         def axis() -> Affine:
@@ -178,7 +178,7 @@ class HeaderParser(TokenParser):
         return access, max((number for number, held in enumerate(banked) if held), default=None)
 
     def _shape(self) -> TensorShape:
-        """Read ``dtype:I(sizes):(strides):bytes`` or the elder ``dtype(size:stride, …)``."""
+        """Read ``dtype:I(sizes):(strides):bytes`` or the older ``dtype(size:stride, …)``."""
         dtype = self.dtype()
         if self.at("("):
             return TensorShape(dtype, self.enclosed(lambda: Reader(self, {}).node(Dim, {})))
@@ -194,14 +194,14 @@ class HeaderParser(TokenParser):
         return TensorShape(dtype, tuple(map(Dim, sizes, strides)))
 
     def _bytes(self) -> None:
-        """Step behind ``:1.5 KiB`` if it is there; sizes below 0, which the verifier refuses, print a sign."""
+        """Step past ``:1.5 KiB`` if present; negative sizes, which the verifier refuses, have a sign."""
         if self.skip(":"):
             self._sign()
             self.take(NUMBER)
             self.name()
 
     def _exterior_and_cache(self) -> Affine | None:
-        """Step behind ``, E(sizes):bytes`` and read ``, cache[affine]``, if they are there."""
+        """Step past ``, E(sizes):bytes`` and read ``, cache[affine]``, if present."""
         cache: Affine | None = None
         while self.skip(","):
             if self.skip_word("E"):
@@ -216,7 +216,7 @@ class HeaderParser(TokenParser):
 T = TypeVar("T")
 
 MAX_DEPTH: Final = 200
-"""Blocks nested deeper than this are refused."""
+"""Maximum nesting of blocks."""
 
 
 def parse(text: str, name: str = "<stripe>") -> Program:
@@ -242,17 +242,17 @@ def parse_location(text: str, name: str = "<location>") -> Location:
 
 
 def _read(text: str, name: str, rule: Callable[[_Parser], T]) -> T:
-    """Return what the whole of a text says."""
+    """Parse a whole text by a rule."""
     source = source_of(text, name, MAX_CHARACTERS)
     return everything(_Parser, source, rule)
 
 
 @attrs.define(eq=False, repr=False)
 class _Parser(HeaderParser):
-    """Statements, blocks and programs."""
+    """Parser of statements, blocks and programs."""
 
     def program(self) -> tuple[Block, tuple[str, ...], tuple[str, ...], tuple[Buffer, ...]]:
-        """Read ``program (inputs) -> (outputs)``, which may be left out, the entry block and the buffers."""
+        """Read the optional ``program (inputs) -> (outputs)``, the entry block and the buffers."""
         named = not self.at(NUMBER)
         if named:
             self.word("program")
@@ -284,7 +284,7 @@ class _Parser(HeaderParser):
             header = self.header()
             self.expect("{")
         except AbandonError:
-            raise HopelessError from None  # what follows belongs to a block that is not known
+            raise HopelessError from None  # the rest belongs to an unknown block
         views = {refinement.name: refinement.shape.dtype for refinement in header.refinements}
         scalars: dict[str, DType | None] = {}
         statements: list[Statement] = []
@@ -307,7 +307,7 @@ class _Parser(HeaderParser):
         )
 
     def _statement(self, number: int, scalars: dict[str, DType | None], depth: int) -> Statement:
-        """Read ``number: [deps] #tags statement``; ``scalars``, those defined before, give intrinsics their dtype."""
+        """Read ``number: [deps] #tags statement``; ``scalars``, defined before, determine the dtypes of intrinsics."""
         token = self.token
         if self.integer() != number and not self.faults.found:  # after a fault the count is off anyway
             self.report(f"this is statement {number}: statements are counted from 0", self.span_of(token))
@@ -327,7 +327,7 @@ class _Parser(HeaderParser):
         return statement
 
     def _stores(self) -> bool:
-        """Tell whether the name that comes next is stored into, rather than the word ``block``."""
+        """Return whether the next name is a store target, not the word ``block``."""
         after = self.after()
         return after.text == "=" or (after.text == "[" and self.source.text[after.stop : after.stop + 1] == "$")
 
@@ -348,7 +348,7 @@ class _Parser(HeaderParser):
 
 
 def _with_copy(statement: Statement) -> Statement:
-    """Return a statement of a pipeline, of blocks with the word for copies as such."""
+    """Return a statement of a pipeline, with the word for copies of a block turned into its instruction."""
     if not isinstance(statement, Block) or COPY not in statement.tags or statement.instruction:
         return statement
     copy = copy_of(statement.tags.get(COPY))
@@ -356,6 +356,6 @@ def _with_copy(statement: Statement) -> Statement:
 
 
 def _with_role(index: Index) -> Index:
-    """Return an index of a product with the role that a word says."""
+    """Return an index of a product with the role given by a word."""
     role, tags = role_of(index.tags)
     return index if role is None else attrs.evolve(index, role=role, tags=tags)

@@ -1,12 +1,12 @@
-"""Stripe text. :mod:`tileir.stripe.text.parser` reads it back to an equal value.
+"""Printer of Stripe text, which :mod:`tileir.stripe.text.parser` reads back to an equal value.
 
 The form is PlaidML's, with these additions: a first line with the parameters and results of a program and a last
-one for each constant buffer; dtypes of constants, conversions and (where the operands do not tell) intrinsics;
+line for each constant buffer; dtypes of constants, conversions and (unless the operands determine them) intrinsics;
 values of refinement tags; indirect loads and stores; ``at@`` for an allocation that has been placed, while
-``new@0x00000000`` has not; a range behind the affine of an index where it is not 1.
+``new@0x00000000`` has not; a range behind the affine of an index unless it is 1.
 
-Kernels that are equal but for names are one, under the names of the first. In text each launch has names of its own
-again, where they are free; whoever reads the text back finds the same kernel.
+Kernels that differ only in names are one, with the names of the first. In text each launch has its own names again, if
+they are free; the parser finds the same kernel.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from tileir.stripe.text.language import LANGUAGE, byte_text, location_text, tags
 
 
 def named(kernel: Kernel, launch: Launch) -> Block:
-    """Return the block of a launch, with the names of its arguments where the kernel has those of its parameters."""
+    """Return the block of a launch, with the names of its arguments in place of parameter names."""
     block = launched(kernel, launch)
     names = {own.name: name for own, name in zip(kernel.parameters, launch.arguments, strict=True) if own.name != name}
     return with_names(block, names) if names else block
 
 
 SEED: Final = "seed"
-"""The style of the slides on which Stripe was shown first."""
+"""The style of the first slides about Stripe."""
 
 STYLES: Final = ("plain", SEED)
 
 
 def to_text(node: Program | Block, style: str = STYLES[0]) -> str:
-    """Return the text of a program, or of one block and what is in it; the parser reads each style.
+    """Return the text of a program, or of a block with its content; the parser reads each style.
 
-    In the style ``seed`` the header of a block is one line, shapes are ``dtype(size:stride, …)``, nothing is said that
-    follows from the rest, and a program tells its parameters by what its block ``main`` reads and writes, where it can.
+    In the style ``seed`` the header of a block is one line, shapes are ``dtype(size:stride, …)``, redundant facts are
+    left out, and the parameters of a program follow from the reads and writes of its block ``main``, if possible.
 
     Raises:
-        ValueError: There is no such style.
+        ValueError: The style is unknown.
     """
     if style not in STYLES:
         raise ValueError(f"there is no style {style!r}: write one of {', '.join(STYLES)}")
@@ -83,7 +83,7 @@ def to_text(node: Program | Block, style: str = STYLES[0]) -> str:
 
 
 def node_text(node: Node) -> str:
-    """Return the text of any node; works, which text shows as the blocks that they launch, are told in words."""
+    """Return the text of any node; works, which text shows as blocks, are described in words."""
     match node:
         case Program() | Block():
             return to_text(node)
@@ -114,7 +114,7 @@ def _kernel(kernel: Kernel, launch: Launch) -> Block:
 
 
 def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = None, seed: bool = False) -> str:
-    """Return the line of a refinement; with the ranges of its block's indices it tells the exterior too."""
+    """Return the line of a refinement; given the ranges of its block's indices, with the exterior."""
     location, shape = location_text(refinement.location), refinement.shape
     parts = [f"{tags_text(refinement.tags)}{refinement.direction.value}"]
     if refinement.constant:
@@ -123,7 +123,7 @@ def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = N
         parts.append(f"at@{refinement.offset:#010x}")
     elif refinement.direction is Direction.NONE:
         parts.append("new@0x00000000")
-    before = seed and not refinement.constant  # behind the word const a location would make it a name
+    before = seed and not refinement.constant  # after the word const a location would make it a name
     if before:
         parts[-1] += location
     parts.append(refinement.name)
@@ -143,7 +143,7 @@ def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = N
 def statement_text(statement: Statement, natural: DType | None = None) -> str:
     """Return one statement without its number, tags and dependencies; of a block only the header.
 
-    ``natural`` is the dtype that the operands give an intrinsic: its dtype is written only where it differs.
+    ``natural`` is the dtype of an intrinsic from its operands: another dtype is written.
     """
     return _block_header(statement) if isinstance(statement, Block) else LANGUAGE.text(natural, statement)
 
@@ -154,7 +154,7 @@ def _access(refinement: Refinement) -> str:
 
 
 def _exterior(refinement: Refinement, ranges: Mapping[str, int]) -> str:
-    """Return what all points of the block touch together; empty where an invalid access does not tell."""
+    """Return the exterior, accessed by all points of the block together; empty for an invalid access."""
     shape = refinement.shape
     if len(refinement.access) != len(shape.dims) or not all(
         affine.is_integral and all(name in ranges for name in affine.indices) for affine in refinement.access

@@ -18,7 +18,7 @@ from tileir.stripe.dtypes import DTYPES
 from tileir.stripe.ir import Device, Location, Tags, TagValue
 
 MAX_CHARACTERS: Final = 1 << 28
-"""Longer texts are refused."""
+"""Maximum length of a text."""
 
 NAME: Final = "name"
 TAG: Final = "tag"
@@ -44,21 +44,21 @@ _COMMENT: Final = re.compile(r"//([^\n]*)")
 
 @attrs.define(eq=False, repr=False)
 class Lexer(lexing.Lexer):
-    """The tokens of Stripe text, of which lines can be passed over."""
+    """The tokens of Stripe text, with lines that can be skipped."""
 
     @classmethod
     def of(cls, source: Source, faults: Faults) -> Lexer:
-        """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+        """Return the lexer of a text; invalid characters are reported as TIL101."""
         return cls(source, faults, _PATTERN, "TIL101", lambda word: f"the character {word!r} has no meaning in Stripe")
 
     def skip_line(self, start: int) -> None:
-        """Go on behind the line on which there is the character ``start``."""
+        """Continue after the line of the character ``start``."""
         end = self.source.text.find("\n", start)
         self._position = max(self._position, len(self.source.text) if end < 0 else end)
 
 
 def after(source: Source, token: Token) -> Token:
-    """Return the token behind one, which the lexer need not have come to."""
+    """Return the token after another one, which the lexer may not have reached."""
     match = _PATTERN.match(source.text, token.stop)
     if match is None or match.lastgroup is None:
         return Token(END, "", len(source.text), len(source.text))
@@ -67,7 +67,7 @@ def after(source: Source, token: Token) -> Token:
 
 
 def comments(source: Source, start: int, stop: int) -> Iterator[tuple[str, bool]]:
-    """Yield the comments between two tokens, and of each whether it is on the line of the first token."""
+    """Yield the comments between two tokens, each with whether it is on the line of the first token."""
     for match in _COMMENT.finditer(source.text, start, stop):
         yield match[1].strip(), "\n" not in source.text[start : match.start()]
 
@@ -75,10 +75,10 @@ def comments(source: Source, start: int, stop: int) -> Iterator[tuple[str, bool]
 T = TypeVar("T")
 
 MAX_DIGITS: Final = 20
-"""Integers with more digits than the longest of 64 bits are refused."""
+"""Maximum digits of an integer: those of 64 bits."""
 
 MAX_SHOWN: Final = 40
-"""Messages quote no more characters than this of a token."""
+"""Maximum characters of a token in messages."""
 
 _ARTICLES: Final = {NAME: "a name", TAG: "a #tag", SCALAR: "a $scalar", NUMBER: "a number", STRING: "a string"}
 _SPECIAL_VALUES: Final[dict[str, bool | float | None]] = {
@@ -91,12 +91,12 @@ _SPECIAL_VALUES: Final[dict[str, bool | float | None]] = {
 
 
 class HopelessError(AbandonError):
-    """A text is nested so deeply that nothing behind the fault can be made out."""
+    """Error for text nested so deeply that nothing after the fault can be parsed."""
 
 
 @attrs.define(eq=False, repr=False)
 class TokenParser(lexing.Cursor):
-    """A recursive-descent parser: faults are reported where they are found, and reading goes on with the next line."""
+    """Recursive-descent parser that reports faults where they are found, and continues with the next line."""
 
     lexer = Lexer.of
     tokens: Lexer
@@ -104,33 +104,33 @@ class TokenParser(lexing.Cursor):
     # --- faults ---
 
     def fault(self, token: Token, message: str, code: str = "TIL102") -> AbandonError:
-        """Report ``token``, and return what the caller raises."""
+        """Report ``token``, and return the error to raise."""
         return self.report_and_abandon(message, self.span_of(token), code)
 
     def hopeless(self, token: Token, message: str, code: str = "TIL102") -> HopelessError:
-        """Report ``token``, and return what the caller raises since nothing behind it can be understood."""
+        """Report ``token``, and return the error to raise, since nothing after it can be parsed."""
         self.report(message, self.span_of(token), code)
         return HopelessError()
 
     def unclosed(self, token: Token, message: str) -> HopelessError:
-        """Report, at the end of the text, what ``token`` opened, unless that end is reported; return what to raise."""
+        """Report the unclosed ``token``, at the end of the text, unless that is reported; return the error to raise."""
         ends = (fault.span.start for fault in self.faults.found if fault.span is not None)
         return HopelessError() if self.token.start in ends else self.hopeless(token, message)
 
     def unexpected(self, expected: str, *notes: str) -> AbandonError:
-        """Report that something else than ``expected`` comes next, and return what the caller raises."""
+        """Report that the next token is not ``expected``, and return the error to raise."""
         found = repr(self.token.text[:MAX_SHOWN]) if self.token.text else "the end of the text"
         return self.refuse(f"expected {expected}, found {found}", *notes)
 
     def recover(self, start: Token) -> None:
-        """Pass over the rest of a line, on which something began at ``start`` that cannot be read."""
+        """Skip the rest of a line with something unreadable that began at ``start``."""
         if self.on_new_line and self.token is not start:
             return
         self.tokens.skip_line(self.token.start)
         self.token = self.tokens.next()
 
     def line(self, read: Callable[[], T]) -> T | None:
-        """Read one of several things that stand on lines of their own; None, past its line, where it has a fault."""
+        """Read one of several items on lines of their own; None, past its line, if it has a fault."""
         start = self.token
         try:
             return read()
@@ -143,11 +143,11 @@ class TokenParser(lexing.Cursor):
     # --- tokens ---
 
     def after(self) -> Token:
-        """Return the token behind the next one."""
+        """Return the token after the next one."""
         return after(self.source, self.token)
 
     def enclosed(self, item: Callable[[], T], signs: str = "()", what: str = "") -> tuple[T, ...]:
-        """Read items between two signs, with commas between them and perhaps behind the last."""
+        """Read items between two signs, separated by commas, perhaps with one after the last."""
         self.expect(signs[0], what)
         items: list[T] = []
         while not self.at(signs[1]):
@@ -158,7 +158,7 @@ class TokenParser(lexing.Cursor):
         return tuple(items)
 
     def suffixed(self, sign: str, read: Callable[[], T]) -> T | None:
-        """Read what stands behind a sign; None where the sign is not there."""
+        """Read the item after a sign; None without the sign."""
         return read() if self.skip(sign) else None
 
     def take(self, kind: str) -> str:
@@ -190,7 +190,7 @@ class TokenParser(lexing.Cursor):
     # --- numbers ---
 
     def integer(self) -> int:
-        """Read an integer that may have a sign."""
+        """Read an integer with an optional sign."""
         sign = self._sign()
         token = self.token
         value = self._number()
@@ -255,7 +255,7 @@ class TokenParser(lexing.Cursor):
         return DTYPES[text]
 
     def dependencies(self) -> tuple[int, ...]:
-        """Read ``[number, …]`` if it is there."""
+        """Read ``[number, …]`` if present."""
         return self.enclosed(self.integer, "[]") if self.at("[") else ()
 
     def tags(self) -> Tags:
@@ -267,7 +267,7 @@ class TokenParser(lexing.Cursor):
         return Tags.of(**found)
 
     def location(self) -> Location:
-        """Read ``<device[units…]/…>`` if it is there; a device may have no name."""
+        """Read ``<device[units…]/…>`` if present; a device may have no name."""
         if not self.skip("<"):
             return ()
         devices = [self._device()]

@@ -1,1 +1,1 @@
-"""Attention as kernels of groups of threads: forward, backward, and in roles."""
+"""Attention kernels for groups of threads: forward, backward, and with warp roles."""

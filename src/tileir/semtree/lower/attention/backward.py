@@ -1,11 +1,10 @@
-"""The special ``attend_back`` as a kernel: gradients of attention, with weights that are computed again.
+"""Lowering of the special ``attend_back``: gradients of attention, with recomputed weights.
 
-The threads of a fragment hold some rows of sums, and go along the columns tile by tile. Of each tile they multiply
-rows and columns twice, make weights of the scores and what these change by of the other products, and use both at once
-as left operands of the products that are added up: nothing but tiles is in memory, and nothing is added there by
-several groups. Products of weights go on while threads compute changes. Gradients without scores in memory are by Dao
-et al., "FlashAttention", 2022. Rows of queries and rows of keys are kernels of their own, so that sums come in one
-order.
+The threads of a fragment hold some rows of sums, and iterate over the columns tile by tile. For each tile they multiply
+rows and columns twice, compute weights from the scores and score gradients ("changes") from the other products, and use
+both at once as left operands of the summed products: memory holds only tiles, and no sum is shared by several groups.
+Products of weights overlap with the computation of changes. Gradients without scores in memory are by Dao et al.,
+"FlashAttention", 2022. Rows of queries and rows of keys have separate kernels, so that sums have one order.
 """
 
 from __future__ import annotations
@@ -25,18 +24,17 @@ _WIDE: Final = sem.Type(DType.F32)
 _PAIR: Final = sem.Type(DType.F32, 2)
 
 _WORDS: Final = ("scores", "weights", "given", "changes", "logs", "dots")
-"""The arrays: scores, in whose place the weights come; these in the dtype of rows; products of the second matrices and
-what scores change by; and of rows or of columns the logarithms and dots.
+"""The arrays: scores, later overwritten by the weights; these in the dtype of rows; products of the second matrices,
+later score gradients; and the logarithms and dots of rows or of columns.
 """
 
 
 @attrs.frozen(eq=False, repr=False)
 class Back(Softmax):
-    """Builds the body of one kernel.
+    """Builder of the body of one kernel.
 
     Attributes:
         others: The sums of weights times the second columns, by panels; none with one output.
-
     """
 
     others: tuple[str, ...]
@@ -112,7 +110,7 @@ class Back(Softmax):
         return [(name, panel.width // share) for name, panel in pairs]
 
     def _numbers_of_rows(self) -> sem.Stmt:
-        """Return what loads the numbers of the rows of a thread; rows beyond have zeros."""
+        """Return loads of the numbers of a thread's rows; rows beyond the end have zeros."""
         slot = self.blocks.counter("slot")
         row = self.first + self._slot_row(slot)
         loads: list[sem.Stmt] = []
@@ -127,7 +125,7 @@ class Back(Softmax):
         return self._unrolled(slot, self.slots, sem.If(inside, tuple(loads), tuple(none)))
 
     def _head(self, head: Affine, begin: sem.Var, end: sem.Var) -> tuple[sem.Stmt, ...]:
-        """Return what goes along the columns of one head."""
+        """Return the loop over the columns of one head."""
         step = self.blocks.counter("step")
         return (
             *self._copies_of_columns(head, begin, 0),
@@ -136,13 +134,13 @@ class Back(Softmax):
         )
 
     def _step(self, head: Affine, step: sem.Var, end: sem.Var) -> tuple[sem.Stmt, ...]:
-        """Return what is done for a tile of columns."""
+        """Return the work on a tile of columns."""
         stage = self.blocks.counter("stage")
         more = self._op(Op.CMP_LT, self.blocks.offsets.scalar(Affine.index(step.name) + 1), end)
         return (
             sem.Declare(stage, self._op(Op.BIT_AND, step, self._number(STAGES - 1))),
             sem.AsyncWait(0),
-            sem.Barrier(),  # the tile is there, and nobody reads the one before any more
+            sem.Barrier(),  # the tile has arrived, and the previous one is no longer read
             sem.If(more, self._copies_of_columns(head, step, 1)),
             self._zeros(self.names["scores"], self.scores),
             *self._products("scores", self.stages[0], self.stages[1], stage),
@@ -173,7 +171,7 @@ class Back(Softmax):
     def _added_to(
         self, sums: tuple[str, ...], word: str, columns: tuple[Panel, ...], stage: sem.Var
     ) -> tuple[sem.Stmt, ...]:
-        """Return the products of what threads hold with columns."""
+        """Return the products of a thread's elements with columns."""
         kind = sem.Type(self.matrices[0].dtype)
         left = sem.MatrixOperand(sem.Subscript(self.names[word], self._number(0), kind), (0, 0), held=self.scores)
         return tuple(
@@ -188,14 +186,14 @@ class Back(Softmax):
         )
 
     def _number_pair(self, word: str, stage: sem.Var, number: Affine, column: Affine) -> sem.Expr:
-        """Return the numbers of two neighbouring elements of scores."""
+        """Return the numbers of two adjacent elements of scores."""
         if not self.two:
             return sem.Broadcast(sem.Subscript(self.names[word], self.blocks.offsets.scalar(number), _WIDE), 2)
         place = Affine.index(stage.name) * self.plan.keys + column
         return sem.Subscript(self.names[word], self.blocks.offsets.scalar(place), _PAIR)
 
     def _weights_of(self, stage: sem.Var) -> sem.Stmt:
-        """Return what turns scores into weights, which are at most 1."""
+        """Return the computation of weights, at most 1, from scores."""
         dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
         base = sem.Broadcast(sem.Const.of(math.log(2.0), _WIDE), 2)
 
@@ -209,14 +207,14 @@ class Back(Softmax):
             if not self.two:
                 return (wide,)
             target = sem.Subscript(self.names["weights"], at, sem.Type(dtype, 2))
-            if dtype is DType.F16:  # scores are what powers are made of
+            if dtype is DType.F16:  # powers are computed from scores
                 return (sem.Assign(target, powers), sem.Assign(scores, sem.Cast(target, _PAIR)))
             return (wide, sem.Assign(target, sem.Cast(scores, target.type)))
 
         return self._each(self.plan.keys, weigh, pairs=True)
 
     def _changes(self, stage: sem.Var) -> sem.Stmt:
-        """Return what finds what scores change by."""
+        """Return the computation of score gradients."""
 
         def change(_: Affine, number: Affine, column: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
             weights, given = (sem.Subscript(self.names[word], at, _PAIR) for word in ("scores", "given"))
@@ -227,7 +225,7 @@ class Back(Softmax):
         return self._each(self.plan.keys, change, pairs=True)
 
     def _copies_of_columns(self, head: Affine, step: sem.Var, ahead: int) -> tuple[sem.Stmt, ...]:
-        """Return what begins to copy a tile of columns, which is ``ahead`` of the one with a number."""
+        """Return the begin of the copy of a tile of columns, ``ahead`` tiles after ``step``."""
         number, stage = Affine.index(step.name) + ahead, self.blocks.counter("next_stage")
         place = self._op(Op.BIT_AND, self.blocks.offsets.scalar(number), self._number(STAGES - 1))
         first, there = number * self.plan.keys, Affine.index(stage.name)
@@ -238,7 +236,7 @@ class Back(Softmax):
         return tuple(result)
 
     def _copied_numbers(self, head: Affine, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
-        """Return what begins to copy the numbers of a tile of columns, one for each thread; those beyond are zeros."""
+        """Return the begin of the copy of a tile's numbers, one per thread; those beyond the end are zeros."""
         if not self.two:
             return ()
         own, rows = Affine.index(self.thread.name), self.matrices[1].rows
@@ -258,7 +256,7 @@ class Back(Softmax):
     def _stored(
         self, names: tuple[str, ...], panels: tuple[Panel, ...], result: Matrix, scale: float
     ) -> tuple[sem.Stmt, ...]:
-        """Return what stores scaled sums."""
+        """Return the stores of scaled sums."""
         stores = []
         for name, panel in zip(names, panels, strict=True):
 

@@ -34,18 +34,17 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND_BACK, QUAD, STAGES, Attending, axes_of
 
 _REGISTERS: Final = {2: (40, 232), 3: (32, 160)}
-"""Those of a thread that copies, and of one that multiplies, by the teams that do."""
+"""Registers of a copying and of a multiplying thread, by the number of multiplying teams."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class Roles(WarpGroups):
-    """Builds the body of one kernel.
+    """Builder of the body of one kernel with warp roles.
 
     Attributes:
-        turns: Which tiles of queries a group takes; None where it has one.
-        back: Tiles of results in local memory, one for each team, of which boxes are stored; none where threads store.
-        starts: Where the first results of a thread are in each of these.
-
+        turns: Tiles of queries of a group; None if it has one.
+        back: Tiles of results in local memory, one for each team, for box stores; none if threads store.
+        starts: Place of a thread's first results in each of these.
     """
 
     turns: Turns | None = None
@@ -54,7 +53,7 @@ class Roles(WarpGroups):
     ready: ClassVar[tuple[str, str, str]] = ("queries_ready", "keys_ready", "values_ready")
 
     def taking(self, turns: Turns | None) -> Roles:
-        """Return the roles of groups that take tiles in turns, and store boxes where results can be stored so."""
+        """Return the roles of groups that take tiles in turns, and store boxes if possible."""
         result, plan = self.matrices[3], self.plan
         back: tuple[Panel, ...] = ()
         if result.is_boxes:
@@ -77,7 +76,7 @@ class Roles(WarpGroups):
         )
 
     def _in_turns(self, body: Callable[[Roles, Affine, sem.Var], tuple[sem.Stmt, ...]]) -> tuple[sem.Stmt, ...]:
-        """Return what is done for a tile of queries, given its tiles of keys, or a loop over all that a group takes."""
+        """Return the work on a tile of queries, given its tiles of keys, or a loop over all tiles of a group."""
         declared, start, end = self._range()
         if self.turns is None:
             return (*declared, *body(self, start, end))
@@ -106,7 +105,7 @@ class Roles(WarpGroups):
         )
 
     def _finish(self) -> tuple[sem.Stmt, ...]:
-        """Return what divides by the sums of weights and stores the results, as boxes while threads go on."""
+        """Return the division by the sums of weights and the stores of results, asynchronous for boxes."""
         if not self.back:
             return super()._finish()
         team, result = Affine.index(self.team.name), self.matrices[3]
@@ -115,9 +114,9 @@ class Roles(WarpGroups):
         return (sem.BulkWait(), sem.Barrier(), *super()._finish(), sem.Barrier(), *boxes)
 
     def stored(self, number: int, row: Affine, column: Affine, value: sem.Expr) -> sem.Stmt:
-        """Return what stores two results of a row, or puts them where boxes are stored from.
+        """Return the stores of two results of a row, to memory or to the source of boxes.
 
-        A thread has its own swizzle in all rows, which are eight apart: it is part of where the first results are.
+        A thread has one swizzle in all rows, which are eight apart: it is part of the place of the first results.
         """
         if not self.back:
             return super().stored(number, row, column, value)
@@ -135,7 +134,7 @@ class Roles(WarpGroups):
         return Affine.index(self.quad.name) * 2
 
     def _starts(self) -> tuple[sem.Stmt, ...]:
-        """Return what declares where the first results of a thread are, panel by panel."""
+        """Return declarations of the places of a thread's first results, panel by panel."""
         team = Affine.index(self.team.name) * self.plan.tall
         declared = []
         for start, panel in zip(self.starts, self.back, strict=True):
@@ -161,13 +160,13 @@ class Roles(WarpGroups):
 _WIDE: Final = sem.Type(DType.F32)
 
 _OF_KEYS: Final = (1, 2)
-"""The matrices of which tiles are copied again and again, each by a group of copies: keys and values."""
+"""The matrices whose tiles are copied repeatedly, each by a group of copies: keys and values."""
 
 
 def attention_kernel(
     blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], special: stripe.Special, plan: Attending
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
-    """Return the grid and the body of a kernel; a grid has one group more for each tile of queries."""
+    """Return the grid and the body of a kernel; the grid has an additional axis over tiles of queries."""
     rows = axes_of(next(view for view in block.refinements if view.name == special.inputs[0]))[0][0]
     count = -(-rows // plan.rows)
     number = stripe.Index(blocks.names.fresh("tile"), count, binding=stripe.Binding.GRID)
@@ -176,7 +175,7 @@ def attention_kernel(
     kind, turns = _kind(blocks, special, plan), None
     whole = grid_indices(attrs.evolve(block, indices=(*block.indices, *more)))
     if kind is Roles:
-        # With a triangle the longest rows of all matrices come first; else the rows of one, which share keys.
+        # Under a triangle the longest rows of all matrices come first; otherwise the rows of one, which share keys.
         order = (number, *(index for index in whole if index is not number)) if plan.is_triangle else whole
         turns = Turns.among(blocks, order, plan.groups or 0, alternating=plan.is_triangle)
     if turns is None:
@@ -195,14 +194,14 @@ def attention_kernel(
     part = values.get(split.name, Affine())
     if plan.parts:
         matrices = [*matrices[:3], *(each.of_head(part) for each in matrices[3:])]
-    # Where the mask is a triangle, the longest rows come first: those of the last queries, and of the first keys.
+    # Under a triangle, the longest rows come first: those of the last queries, and of the first keys.
     first = (tile_number if back and len(special.outputs) > 1 else count - 1 - tile_number) * plan.rows
     made = kind.of(blocks, plan, matrices, first, part)
     return grid, (*start, *(made.taking(turns) if isinstance(made, Roles) else made).statements())
 
 
 def _kind(blocks: BlockLowering, special: stripe.Special, plan: Attending) -> type[Back | _Warps | WarpGroups]:
-    """Return what builds the body of a kernel."""
+    """Return the builder of the body of a kernel."""
     if special.name == ATTEND_BACK:
         return Back
     threads = FRAGMENTS[plan.fragment].threads
@@ -213,7 +212,7 @@ def _kind(blocks: BlockLowering, special: stripe.Special, plan: Attending) -> ty
 
 @attrs.frozen(eq=False, repr=False)
 class _Warps(Softmax):
-    """Builds the body of one kernel."""
+    """Builder of the body of one kernel without roles."""
 
     def statements(self) -> tuple[sem.Stmt, ...]:
         """Return the body of the kernel."""
@@ -257,19 +256,19 @@ class _Warps(Softmax):
         return (*stages, shared, one, unit, *arrays, weights, *sums, start, *zeros)
 
     def _step(self, step: sem.Var, end: sem.Var) -> tuple[sem.Stmt, ...]:
-        """Return what is done for a tile of keys."""
+        """Return the work on a tile of keys."""
         place = Affine.index(step.name) * self.plan.keys
         stage = self.blocks.counter("stage")
         return (
             sem.Declare(stage, self._op(Op.BIT_AND, step, self._number(self.plan.depth - 1))),
             sem.AsyncWait(len(_OF_KEYS) * (self.plan.depth - STAGES)),
-            sem.Barrier(),  # keys and values are there, and nobody reads those before any more
+            sem.Barrier(),  # keys and values have arrived, and the previous tiles are no longer read
             self._copies_before(end, step, self.plan.depth - 1),
             self._zeros(self.names["scores"], self.scores),
             *self._products_of_keys(stage),
             *self._masked(place),
             *self._shared_maxima(),
-            sem.Barrier(),  # maxima are there
+            sem.Barrier(),  # maxima have been exchanged
             *self._running(),
             self._weights(),
             *self._products_of_weights(stage),
@@ -289,7 +288,7 @@ class _Warps(Softmax):
         )
 
     def _products_of_weights(self, stage: sem.Var) -> tuple[sem.Stmt, ...]:
-        """Return the products of weights with values, and with ones, which add up the weights."""
+        """Return the products of weights with values, and with a vector of 1, which sums the weights."""
         kind = sem.Type(self.matrices[0].dtype)
         weights = sem.MatrixOperand(
             sem.Subscript(self.names["weights"], self._number(0), kind), (0, 0), held=self.scores
@@ -309,13 +308,13 @@ class _Warps(Softmax):
         )
 
     def _copies_before(self, end: sem.Var, step: sem.Var, ahead: int) -> sem.Stmt:
-        """Return the copies of a tile if it is before the last one; there are as many groups of copies if it is not."""
+        """Return the copies of a tile before the end; the number of copy groups is the same otherwise."""
         more = self._op(Op.CMP_LT, self.blocks.offsets.scalar(Affine.index(step.name) + ahead), end)
         none = () if self.plan.depth == STAGES else tuple(sem.AsyncCommit() for _ in _OF_KEYS)
         return sem.If(more, self._copies_of_keys(step, ahead), none)
 
     def _copies_of_keys(self, step: sem.Var, ahead: int) -> tuple[sem.Stmt, ...]:
-        """Return what begins to copy the keys and values of a tile, which is ``ahead`` of the one with a number."""
+        """Return the begin of the copy of a tile's keys and values, ``ahead`` tiles after ``step``."""
         number, stage = Affine.index(step.name) + ahead, self.blocks.counter("next_stage")
         place = self._op(Op.BIT_AND, self.blocks.offsets.scalar(number), self._number(self.plan.depth - 1))
         first, there = number * self.plan.keys, Affine.index(stage.name)

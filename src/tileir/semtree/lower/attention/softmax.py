@@ -1,4 +1,4 @@
-"""The softmax of attention tile by tile: masks, running maxima and sums, weights, and what is divided in the end."""
+"""The softmax of attention, tile by tile: masks, running maxima and sums, weights, and the final division."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _WIDE: Final = sem.Type(DType.F32)
 
 WORDS: Final = ("scores", "weights", "powers", "shared", "top", "seen", "total", "factor", "less", "one", "told",
          "queries_ready", "keys_ready", "values_ready")  # fmt: skip
-"""The arrays: scores, and weights made of them, also in f16 to be added up; what the threads of a row tell each other;
-and of each row of a thread the score that weights are relative to, the greatest one so far, the sums of weights, what
-these are to be scaled by, and what is added to scores before the exponential; the number 1; and channels of tiles.
+"""The arrays: scores, and weights made of them, also in f16 for their sums; numbers exchanged by the threads of a row;
+for each row of a thread the reference score of weights, the running maximum, the sum of weights, its scaling factor,
+and the term added to scores before the exponential; the number 1; and channels of tiles.
 """
 
 SUMS: Final = 8
-"""Columns of the sums of weights: as many as an instruction has at least, and all alike."""
+"""Columns of the sums of weights, all equal: the minimum of an instruction."""
 
 GROWTH: Final = 6.0
-"""How far an exponent may grow until weights are made relative to another score: exp(6) is far below what f16 has."""
+"""Maximum growth of an exponent before weights get another reference score: exp(6) is far below the maximum of f16."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -35,13 +35,12 @@ class Softmax(Threads):
     """Work of the threads on scores.
 
     Attributes:
-        matrices: Queries, keys, values and the result, and logarithms, if they are wanted.
+        matrices: Queries, keys, values and the result, and optionally logarithms.
         stages: Tiles of queries, keys and values in local memory.
         names: Of the arrays of :data:`WORDS`.
         results: The sums of a thread, by panels of values.
         part: The number of the part of the keys, if they are split.
-        joined: Whether all columns of values are one panel, if they can be.
-
+        joined: Whether to make one panel of all columns of values, if possible.
     """
 
     joined: ClassVar[bool] = False
@@ -70,7 +69,7 @@ class Softmax(Threads):
         )  # fmt: skip
 
     def kept(self, place: sem.Expr, weights: sem.Expr) -> tuple[sem.Stmt, ...]:  # noqa: ARG002  # products add them
-        """Return what keeps two weights in f16 that are rounded further."""
+        """Return statements that keep two weights in f16 after further rounding."""
         return ()
 
     def _zeros(self, name: str, size: int) -> sem.Stmt:
@@ -78,7 +77,7 @@ class Softmax(Threads):
         return self._unrolled(counter, size, sem.Assign(sem.Subscript(name, counter, _WIDE), sem.Const(0.0, _WIDE)))
 
     def seen_tiles(self, tiles: int) -> tuple[sem.Expr, sem.Expr]:
-        """Return the tiles of keys that the queries of a group see, of all that there are."""
+        """Return the visible tiles of keys, out of ``tiles``, for the queries of a group."""
         plan = self.plan
         lowest: sem.Expr = self._number(0)
         highest: sem.Expr = self._number(tiles)
@@ -97,11 +96,11 @@ class Softmax(Threads):
         return lowest, highest
 
     def own_rows(self) -> tuple[Affine, int]:
-        """Return the first query of those whose tiles have masks together, and how many these are."""
+        """Return the first query, and the number of queries, whose tiles are masked together."""
         return self.first, self.plan.rows
 
     def _masked(self, place: Affine) -> tuple[sem.Stmt, ...]:
-        """Return what masks scores that a query does not see; nothing where it sees the whole tile."""
+        """Return the masking of hidden scores; empty if a query sees the whole tile."""
         plan, keys = self.plan, self.matrices[1]
         tests: list[tuple[Affine, Callable[[Affine, Affine], Affine]]] = []
         last, (first, count) = plan.keys - 1, self.own_rows()
@@ -119,9 +118,9 @@ class Softmax(Threads):
     def _hidden(
         self, place: Affine, tests: list[tuple[Affine, Callable[[Affine, Affine], Affine]]], more: float | None
     ) -> tuple[sem.Stmt, ...]:
-        """Return what adds a number to scores where a test is below 0, or makes them minus infinity.
+        """Return statements that add a number to scores where a test is negative, or make them minus infinity.
 
-        The first part of a test is below 0 where the second one may be, which is of a query and a key.
+        The first part of a test is negative if the second one, for a query and a key, may be.
         """
         if not tests:
             return ()
@@ -140,11 +139,11 @@ class Softmax(Threads):
         return (sem.If(whole, (self._each(self.plan.keys, lambda row, _, column, at: (mask(row, column, at),)),)),)
 
     def _shared_maxima(self) -> tuple[sem.Stmt, ...]:
-        """Return what finds the greatest scores of a thread, row by row, and tells the others of the row."""
+        """Return the computation of a thread's maximum scores, row by row, and their exchange within the row."""
         return (*self._own_maxima(), self._told("factor"))
 
     def _own_maxima(self) -> tuple[sem.Stmt, ...]:
-        """Return what finds the greatest scores of a thread, row by row."""
+        """Return the computation of a thread's maximum scores, row by row."""
         factor, slot = self.names["factor"], self.blocks.counter("slot")
         least = self._unrolled(slot, self.slots, sem.Assign(self._held("factor", slot), sem.Const(-math.inf, _WIDE)))
 
@@ -155,22 +154,22 @@ class Softmax(Threads):
         return (least, self._each(self.plan.keys, merge))
 
     def _told_by(self, slot: sem.Var, op: Op) -> sem.Expr:
-        """Return the aggregate of what the threads of a row told."""
+        """Return the aggregate of the numbers from the threads of a row."""
         places = [self._slot_row(slot) * QUAD + number for number in range(QUAD)]
         told = [sem.Subscript(self.names["shared"], self.blocks.offsets.scalar(place), _WIDE) for place in places]
         return self._op(op, self._op(op, told[0], told[1]), self._op(op, told[2], told[3]))
 
     def _told(self, word: str) -> sem.Stmt:
-        """Return what puts a number of each row of a thread where the others of the row see it."""
+        """Return the publication of a number for each row of a thread to the other threads of the row."""
         slot = self.blocks.counter("slot")
         place = self._slot_row(slot) * QUAD + Affine.index(self.quad.name)
         target = sem.Subscript(self.names["shared"], self.blocks.offsets.scalar(place), _WIDE)
         return self._unrolled(slot, self.slots, sem.Assign(target, self._held(word, slot)))
 
     def _running(self) -> tuple[sem.Stmt, ...]:
-        """Return what finds the greatest scores so far and, where one grew by much, scales what has been added up.
+        """Return the update of running maxima and, if one grew by much, the rescaling of sums.
 
-        Threads that share rows see the same of these, and do the same.
+        Threads that share rows have equal maxima, and act alike.
         """
         slot = self.blocks.counter("slot")
         grown, update, lessened = self._growth(slot)
@@ -182,7 +181,7 @@ class Softmax(Threads):
         )
 
     def _growth(self, slot: sem.Var) -> tuple[list[sem.Expr], sem.Stmt, sem.Stmt]:
-        """Return whether greatest scores grew by much, what takes the new ones then, and what weights get less."""
+        """Return whether maxima grew by much, their update in that case, and the reduction of weights."""
         scale = sem.Const.of(self.plan.scale, _WIDE)
         top, seen, factor, less = (self._held(word, slot) for word in ("top", "seen", "factor", "less"))
         shrunk = self._op(Op.EXP, self._op(Op.MUL, self._op(Op.SUB, top, self._finite(seen)), scale))
@@ -197,7 +196,7 @@ class Softmax(Threads):
         return grown, update, self._unrolled(slot, self.slots, sem.Assign(less, added))
 
     def _sums(self) -> list[tuple[str, int]]:
-        """Return the arrays of what weights are multiplied by and added up, and their sizes; the weights' own first."""
+        """Return the arrays of summed products of weights, and their sizes; the sum of weights first."""
         widths = (SUMS, *(panel.width for panel in self.stages[2]))
         share = self.fragment.threads // self.plan.tall
         names = (self.names["total"], *self.results)
@@ -216,7 +215,7 @@ class Softmax(Threads):
         return [self._each(size * share, scaled(name)) for name, size in self._sums()]
 
     def _weights(self) -> sem.Stmt:
-        """Return what turns scores into weights."""
+        """Return the computation of weights from scores."""
         dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
         base = sem.Broadcast(sem.Const.of(math.log(2.0), _WIDE), 2)
         least, none = (sem.Broadcast(sem.Const.of(value, _WIDE), 2) for value in (LEAST_EXPONENT, 0.0))
@@ -237,7 +236,7 @@ class Softmax(Threads):
         return self._each(self.plan.keys, weigh, pairs=True)
 
     def _finish(self) -> tuple[sem.Stmt, ...]:
-        """Return what divides by the sums of weights and stores the results."""
+        """Return the division by the sums of weights and the stores of results."""
         slot = self.blocks.counter("slot")
         whole = sem.Var(self.blocks.names.fresh("sum"), _WIDE)
         divisor: sem.Expr = whole
@@ -252,7 +251,7 @@ class Softmax(Threads):
         return (*self._logarithms(), inverse, *map(self._divided, range(len(self.results))))
 
     def _divided(self, number: int) -> sem.Stmt:
-        """Return what stores the columns of a panel of values, divided by the sums."""
+        """Return the stores of the columns of a panel of values, divided by the sums."""
         kind = sem.Type(DType.F32, 2)
         narrow = sem.Type(self.matrices[3].dtype, 2)
 
@@ -265,7 +264,7 @@ class Softmax(Threads):
         return self._each(self.stages[2][number].width, store, pairs=True)
 
     def stored(self, number: int, row: Affine, column: Affine, value: sem.Expr) -> sem.Stmt:
-        """Return what stores two results of a row, which are in the columns of a panel of values."""
+        """Return the stores of two results of a row, in the columns of a panel of values."""
         result, query = self.matrices[3], self.first + row
         place = result.offset + query * result.stride + column + self.stages[2][number].first
         assign = sem.Assign(sem.Subscript(result.array, self.blocks.offsets.scalar(place), value.type), value)
@@ -274,7 +273,7 @@ class Softmax(Threads):
         return sem.If(self._op(Op.CMP_LT, self.blocks.offsets.scalar(query), self._number(result.rows)), (assign,))
 
     def _logarithms(self) -> tuple[sem.Stmt, ...]:
-        """Return what stores the logarithm of the sum of exponentials of each row, for gradients."""
+        """Return the stores of the logarithms of the sums of exponentials of each row, for gradients."""
         if len(self.matrices) < 5:
             return ()
         slot, target = self.blocks.counter("slot"), self.matrices[4]
@@ -296,7 +295,7 @@ class Softmax(Threads):
         return (self._unrolled(slot, self.slots, sem.Declare(whole, total), store),)
 
     def _finite(self, value: sem.Expr) -> sem.Expr:
-        """Return a maximum, and 0 instead of minus infinity, from which nothing can be subtracted."""
+        """Return a maximum, with 0 instead of minus infinity, which cannot be subtracted."""
         blind = self._op(Op.CMP_EQ, value, sem.Const(-math.inf, _WIDE))
         return self._op(Op.COND, blind, sem.Const(0.0, _WIDE), value)
 

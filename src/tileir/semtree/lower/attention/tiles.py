@@ -1,6 +1,6 @@
-"""Tiles of attention: how they lie in local memory, who copies them, and which elements of sums a thread holds.
+"""Tiles of attention: their layout in local memory, their copies, and the elements of sums that a thread holds.
 
-The threads of a group that computes attention: where their elements are, and loops over these.
+The module also describes the threads of a group: the places of their elements, and loops over these.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from tileir.stripe.attending import PANEL, QUAD, Attending, panels
 _COPIED: Final = 16
 _LINE: Final = 128
 _WORD: Final = 2
-"""Bytes of an element of results that are stored as boxes: threads hold pairs of them."""
+"""Bytes of an element of results stored as boxes: threads hold pairs of them."""
 
 
 @attrs.frozen
 class Matrix:
-    """A view of memory: rows, one after the other, of neighbours.
+    """A matrix in memory: contiguous rows at a stride.
 
     Attributes:
         array: The parameter.
         offset: Its first element.
-        rows: How many there are.
+        rows: Number of rows.
         stride: Elements from one row to the next.
-        columns: Elements of a row; 1 where rows have one number each.
-        dtype: Of these.
-        heads: How many such matrices there are, and how far they are apart.
-        ranges: How many values the variables of ``offset`` have.
-
+        columns: Elements of a row; 1 for one number per row.
+        dtype: Dtype of the elements.
+        heads: Number of matrices, and their distance.
+        ranges: Ranges of the variables of ``offset``.
     """
 
     array: str
@@ -50,7 +49,7 @@ class Matrix:
 
     @classmethod
     def of(cls, view: View, ranges: Mapping[str, int], *, numbers: bool = False) -> Matrix:
-        """Return the matrix of a view, by its axes of several elements; of ``numbers``, one for each row."""
+        """Return the matrix of a view, by its axes with several elements; with ``numbers``, one element per row."""
         axes = [(dim.size, dim.stride) for dim in view.shape.dims if dim.size > 1]
         columns = 1 if numbers else axes.pop()[0]
         rows, stride = axes.pop()
@@ -59,7 +58,7 @@ class Matrix:
 
     @property
     def is_boxes(self) -> bool:
-        """True if rows are as far apart, and as long, as boxes need them that are stored."""
+        """True if stride and length of rows allow box stores."""
         steps = (self.stride, self.columns, self.offset.offset, *(step for _, step in self.offset.terms))
         return self.dtype.itemsize == _WORD and all(int(step) * _WORD % _COPIED == 0 for step in steps)
 
@@ -70,9 +69,9 @@ class Matrix:
 
 @attrs.frozen
 class Panel:
-    """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks.
+    """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight have distinct banks.
 
-    There are ``stages`` such tiles, one behind another. Wide rows are folded into columns of ``piece`` elements, 0 for
+    There are ``stages`` tiles, one after another. Wide rows are folded into columns of ``piece`` elements, 0 for
     none.
     """
 
@@ -105,7 +104,7 @@ class Panel:
 def tile(
     blocks: BlockLowering, name: str, dtype: DType, rows: int, columns: int, stages: int = 1, *, joined: bool = False
 ) -> tuple[Panel, ...]:
-    """Return the panels of a tile; ``joined`` where one that is folded may stand for several."""
+    """Return the panels of a tile; with ``joined``, one folded panel may replace several."""
     if joined and columns > PANEL and columns % PANEL == 0:
         return (Panel(blocks.names.fresh(f"{name}_stage"), dtype, 0, columns, rows, stages, PANEL),)
     return tuple(
@@ -115,7 +114,7 @@ def tile(
 
 
 def operand(blocks: BlockLowering, panel: Panel, row: Affine, *, across: bool, column: int = 0) -> sem.MatrixOperand:
-    """Return the operand that begins at a row of a panel; ``across`` where its rows are rows of the operand."""
+    """Return the operand that begins at a row of a panel; with ``across`` its rows are rows of the operand."""
     start = blocks.offsets.scalar(row * panel.width + column)
     strides = (panel.width, 1) if across else (1, panel.width)
     place = sem.Subscript(panel.array, start, sem.Type(panel.dtype))
@@ -131,9 +130,9 @@ def copies(
     thread: sem.Var,
     stage: Affine,
 ) -> tuple[sem.Stmt, ...]:
-    """Return what begins to copy rows from ``first`` on, a piece of a row at a time; rows beyond become zeros.
+    """Return the begin of copies of rows from ``first`` on, by pieces; rows beyond the end become zeros.
 
-    They go to the tile that has the number ``stage``.
+    They go to the tile number ``stage``.
     """
     result: list[sem.Stmt] = []
     for panel in staged:
@@ -163,13 +162,13 @@ def copies(
 def box(
     blocks: BlockLowering, matrix: Matrix, panel: Panel, first: Affine, stage: Affine, channel: sem.Subscript
 ) -> sem.BulkCopy:
-    """Return the copy of rows from ``first`` on to the tile that has the number ``stage``, as a box of a tensor."""
+    """Return the copy of rows from ``first`` on to the tile number ``stage``, as a box of a tensor."""
     tensor, local, axes = _box(blocks, matrix, panel, first, stage)
     return sem.BulkCopy(channel, local, tensor, *axes, *panel.swizzle, fold=panel.fold)
 
 
 def box_back(blocks: BlockLowering, matrix: Matrix, panel: Panel, first: Affine, stage: Affine) -> sem.BulkStore:
-    """Return the store of the tile that has the number ``stage`` to rows from ``first`` on, as a box of a tensor."""
+    """Return the store of the tile number ``stage`` to rows from ``first`` on, as a box of a tensor."""
     tensor, local, axes = _box(blocks, matrix, panel, first, stage)
     return sem.BulkStore(tensor, local, *axes, *panel.swizzle, fold=panel.fold)
 
@@ -180,7 +179,7 @@ _Axes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tupl
 def _box(
     blocks: BlockLowering, matrix: Matrix, panel: Panel, first: Affine, stage: Affine
 ) -> tuple[sem.Subscript, sem.Subscript, _Axes]:
-    """Return the tensor and the tile, and what a box is: how large, of which extents and strides, and where."""
+    """Return the tensor, the tile, and the box: sizes, extents, strides, and place."""
     axes = [(int(step), matrix.ranges[name], 1, Affine.index(name)) for name, step in matrix.offset.terms]
     axes.append((matrix.stride, matrix.rows, panel.rows, first))
     axes.sort(key=lambda axis: -axis[0])
@@ -210,7 +209,7 @@ def _copy(
 
 
 EIGHT = 8
-"""How far the rows are apart of which a thread holds elements."""
+"""Distance of the rows of which a thread holds elements."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -219,13 +218,12 @@ class Threads:
 
     Attributes:
         blocks: Names and offsets.
-        plan: What is computed.
+        plan: The parameters of the attention.
         first: The first query of the group.
         thread: The number of a thread.
-        team: The number of those that run a fragment together.
+        team: The number of the threads that run a fragment together.
         row: The first row of a thread in the tile of queries.
-        quad: Its number among those that share a row.
-
+        quad: The number of a thread among those that share a row.
     """
 
     blocks: BlockLowering
@@ -243,12 +241,12 @@ class Threads:
 
     @property
     def slots(self) -> int:
-        """Rows of which a thread holds elements."""
+        """Number of rows of which a thread holds elements."""
         return self.plan.tall * QUAD // self.fragment.threads
 
     @property
     def scores(self) -> int:
-        """Number of scores of a tile that a thread holds, in the layout of sums; weights lie as left operands do."""
+        """Number of scores of a tile that a thread holds, in the layout of sums; weights have that of left operands."""
         return self.plan.tall * self.plan.keys // self.fragment.threads
 
     def _coordinates(self) -> tuple[sem.Stmt, ...]:
@@ -276,8 +274,8 @@ class Threads:
     ) -> sem.Stmt:
         """Return loops over the elements of sums that a thread holds, of ``width`` columns.
 
-        ``body`` gets the row in the tile, the number of the row among those of the thread, the column, and where the
-        element is; with ``pairs``, of the first of two neighbours.
+        ``body`` gets the row in the tile, the number of the row among those of the thread, the column, and the place of
+        the element; with ``pairs``, of the first of two neighbours.
         """
         block, half, group, side = (self.blocks.counter(word) for word in ("block", "half", "group", "side"))
         extents = ((block, self.slots // 2), (half, 2), (group, width // 8), (side, 1 if pairs else 2))

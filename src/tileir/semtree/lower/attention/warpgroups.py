@@ -1,11 +1,11 @@
-"""The special ``attend`` by instructions of four warps, which go on while threads do something else.
+"""Lowering of the special ``attend`` with asynchronous instructions of four warps.
 
-While a tile of weights is multiplied by its values, threads find the weights of the next tile of keys: each iteration
-begins the products of scores for its own tile, then those of values for the tile before, and asks for what a later one
-needs: tiles are boxes of tensors, messages of two channels. Four neighbouring threads share a row, and tell each other
-their greatest scores. Nobody else waits for them, but who copies to a tile that others still read. Several parts of a
-group take turns: while one makes weights, the other's products run. That products of one tile and exponentials of the
-next one overlap, and that groups of four warps take turns, is by Shah et al., "FlashAttention-3", 2024.
+While a tile of weights is multiplied by its values, threads compute the weights of the next tile of keys: each
+iteration begins the products of scores for its own tile, then those of values for the previous tile, and requests the
+tiles of a later one, which are boxes of tensors, messages of two channels. Four neighbouring threads share a row, and
+exchange their maximum scores. Only a thread that copies to a tile waits for other readers. Several parts of a group
+take turns: while one computes weights, the other's products run. The overlap of products of one tile with exponentials
+of the next, and turns of groups of four warps, are by Shah et al., "FlashAttention-3", 2024.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from tileir.stripe.attending import QUAD, STAGES, of_width
 
 _WIDE: Final = sem.Type(DType.F32)
 _SUMMED: Final = 8
-"""Pairs of weights that are added in f16, before the sum goes on in f32: weights are at most exp(GROWTH)."""
+"""Pairs of weights added in f16 before the sum continues in f32: weights are at most exp(GROWTH)."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class WarpGroups(Softmax):
-    """Builds the body of one kernel.
+    """Builder of the body of one kernel.
 
     Attributes:
         ready: The channels of queries, keys and values: queries come with the first keys.
-        shift: How far the number of a tile of keys is below that of its message, or of one that goes to the same place.
-
+        shift: Difference between the number of a tile's message, or of one with its place, and that of the tile.
     """
 
     joined: ClassVar[bool] = True
@@ -59,11 +58,11 @@ class WarpGroups(Softmax):
         )
 
     def _range(self) -> tuple[tuple[sem.Stmt, ...], Affine, sem.Var]:
-        """Return declarations of the first tile of keys that a group sees, and of the one behind the last, and both."""
+        """Return declarations of the first visible tile of keys of a group, and of the end, and both."""
         begin, end = (self.blocks.counter(word) for word in ("begin", "end"))
         start = Affine.index(begin.name)
         lowest, highest = self.seen_tiles(-(-self.matrices[1].rows // self.plan.keys))
-        behind = self._op(Op.MAX, highest, self._second(start))  # one tile that nobody sees does no harm
+        behind = self._op(Op.MAX, highest, self._second(start))  # one hidden tile does no harm
         return (sem.Declare(begin, lowest), sem.Declare(end, behind)), start, end
 
     def _second(self, start: Affine) -> sem.Expr:
@@ -82,7 +81,7 @@ class WarpGroups(Softmax):
         return tuple(arrays)
 
     def _shared(self) -> tuple[sem.Stmt, ...]:
-        """Return the declarations of what threads share."""
+        """Return the declarations of shared arrays."""
         stages = [panel.declaration() for stage in self.stages for panel in stage]
         places = {word: 2 * panels[0].stages for word, panels in zip(self.ready, self.stages, strict=True)}
         channels = [
@@ -91,7 +90,7 @@ class WarpGroups(Softmax):
         return (*stages, *channels)
 
     def _fresh(self) -> tuple[sem.Stmt, ...]:
-        """Return what sets sums and greatest scores to those of no keys."""
+        """Return the initialisation of sums and maximum scores."""
         slot = self.blocks.counter("slot")
         start = self._unrolled(
             slot, self.slots,
@@ -101,16 +100,16 @@ class WarpGroups(Softmax):
         return (start, *zeros)
 
     def own_rows(self) -> tuple[Affine, int]:
-        """Return those of four warps, which go their own way."""
+        """Return the queries of four warps, which run independently."""
         return self.first + Affine.index(self.team.name) * self.plan.tall, self.plan.tall
 
     def _before(self, start: Affine, end: sem.Var) -> tuple[sem.Stmt, ...]:
-        """Return what begins to copy the queries, and the tiles that are needed before steps copy any."""
+        """Return the begin of the copies of queries, and of the tiles needed before the first copying step."""
         queries = self._boxes(0, self.first, Affine())
         return (*self._tile(1, start, None, queries), *self._tile(1, start + 1, end), *self._tile(2, start))
 
     def _step(self, step: Affine, *copies: sem.Stmt) -> tuple[sem.Stmt, ...]:
-        """Return what is done for a tile of keys, and for the tile of values before it."""
+        """Return the work on a tile of keys, and on the previous tile of values."""
         return (
             self._step_of(sem.ChannelStep.RECEIVE, 1),
             *self._turn(sem.TurnStep.TAKE),
@@ -139,7 +138,7 @@ class WarpGroups(Softmax):
         return (self._step_of(sem.ChannelStep.RECEIVE, 2), *self._results(step), *self._all_sums())
 
     def _turn(self, step: sem.TurnStep) -> tuple[sem.Stmt, ...]:
-        """Return a hint that groups of four warps begin products one after the other, and weigh in between."""
+        """Return a hint that groups of four warps begin products one after another, and compute weights in between."""
         threads = self.fragment.threads
         return (sem.Turn(step, threads),) if self.plan.threads > threads else ()
 
@@ -181,7 +180,7 @@ class WarpGroups(Softmax):
         )
 
     def _stage(self, step: Affine) -> tuple[Affine, sem.Stmt]:
-        """Return the number of the stage where a tile is, and what declares it."""
+        """Return the stage of a tile, and its declaration."""
         stage = self.blocks.counter("stage")
         value = self._op(Op.BIT_AND, self.blocks.offsets.scalar(step + self.shift), self._number(STAGES - 1))
         return Affine.index(stage.name), sem.Declare(stage, value)
@@ -195,7 +194,7 @@ class WarpGroups(Softmax):
     def _tile(
         self, matrix: int, step: Affine, end: sem.Var | None = None, more: tuple[sem.Stmt, ...] = ()
     ) -> tuple[sem.Stmt, ...]:
-        """Return what sends a tile of keys or values as a message, with ``more`` copies, if it is before ``end``."""
+        """Return the message of a tile of keys or values, with ``more`` copies, if it is before ``end``."""
         start, declared = self._stage(step)
         message = (
             declared,
@@ -209,14 +208,14 @@ class WarpGroups(Softmax):
         )
 
     def _boxes(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
-        """Return the copies of rows of a matrix, panel by panel, which belong to a message of keys or of values."""
+        """Return the copies of rows of a matrix, panel by panel, as part of a message of keys or values."""
         channel = self._channel(matrix)
         return tuple(
             box(self.blocks, self.matrices[matrix], panel, first, stage, channel) for panel in self.stages[matrix]
         )
 
     def _softmax(self, step: Affine, *, first: bool) -> tuple[sem.Stmt, ...]:
-        """Return what makes weights of scores; sums are scaled only when weights are there."""
+        """Return the computation of weights from scores; sums are rescaled only after that."""
         slot = self.blocks.counter("slot")
         tests, update, lessened = self._growth(slot)
         grown = sem.Var(self.blocks.names.fresh("grown"), sem.Type(DType.BOOL))
@@ -235,7 +234,7 @@ class WarpGroups(Softmax):
         )
 
     def _maxima(self) -> tuple[sem.Stmt, ...]:
-        """Return what finds the greatest scores of all threads of a row."""
+        """Return the computation of the maximum scores of all threads of a row."""
         slot = self.blocks.counter("slot")
         factor, told = self._held("factor", slot), self._held("told", slot)
         greatest = self._op(Op.MAX, factor, told)
@@ -259,11 +258,11 @@ class WarpGroups(Softmax):
         return self._unrolled(slot, self.slots, sem.Assign(total, scaled))
 
     def kept(self, place: sem.Expr, weights: sem.Expr) -> tuple[sem.Stmt, ...]:
-        """Return what keeps two weights in f16 until they are added up."""
+        """Return statements that keep two weights in f16 until they are summed."""
         return (sem.Assign(sem.Subscript(self.names["powers"], place, weights.type), weights),)
 
     def _in_f16(self) -> list[sem.Stmt]:
-        """Return what adds the weights of a tile to the sums of a thread: first pairs in f16."""
+        """Return the addition of a tile's weights to the sums of a thread: first pairs in f16."""
         half, wide = sem.Type(DType.F16, 2), sem.Type(DType.F32, 2)
         name = self.names["weights" if self.matrices[0].dtype is DType.F16 else "powers"]
         result: list[sem.Stmt] = []
@@ -282,7 +281,7 @@ class WarpGroups(Softmax):
         return result
 
     def _all_sums(self) -> tuple[sem.Stmt, ...]:
-        """Return what adds up the sums of the threads of a row, where the division expects them."""
+        """Return the total of the sums of the threads of a row, in the place of the divisor."""
         slot = self.blocks.counter("slot")
         places = [
             sem.Subscript(self.names["total"], self.blocks.offsets.scalar(Affine.index(slot.name) * 2 + n), _WIDE)

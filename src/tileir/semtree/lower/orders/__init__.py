@@ -1,1 +1,1 @@
-"""The special ``order``: keys become words, which networks, digits, or a buffer for the first few sort."""
+"""Lowering of the special ``order``: keys become words, sorted by networks, digits, or a buffer for the first few."""

@@ -1,13 +1,13 @@
 """The special ``order`` for groups of threads: sorting by merges, in local memory first and then across the device.
 
-A group sorts as many elements as it holds: each thread its own ones in registers, by comparisons of neighbours alone,
-which keep equal elements in order (Knuth, "Sorting and searching", 5.3.4, exercise 37); then runs are joined, two at a
-time. A thread finds where its part of the joined run begins in both of them, by bisection, and takes the lesser of both
-next elements as often as it has elements (Odeh, Green, Mwassi, Shmueli and Birk, "Merge path", 2012). Runs that are
-longer than a group are joined likewise: all threads look together for where the part of their group begins and ends.
+A group sorts as many elements as it holds: each thread its own elements in registers, by comparisons of neighbours
+alone, which are stable (Knuth, "Sorting and searching", 5.3.4, exercise 37); then pairs of runs are merged. A thread
+finds the start of its part of the merged run in both of them, by bisection, and takes the lesser of the next two
+elements once per own element (Odeh, Green, Mwassi, Shmueli and Birk, "Merge path", 2012). Runs longer than a group are
+merged likewise: all threads search together for the start and end of the group's part.
 
-Keys become signed integers that are ordered as they are, inverted where the greatest comes first, and behind the end of
-a row stands what is greater than none of them, later: as all steps are stable, it stays there.
+Keys become signed integers with their order, inverted for descending order, and rows are padded with the greatest key:
+as all steps are stable, it stays at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tileir.stripe.sorting import Sorting
 def sorting_kernel(
     blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], special: stripe.Special, plan: Sorting
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
-    """Return the grid and the body of a kernel; a grid has one group more for each part, or tile, of a row."""
+    """Return the grid and the body of a kernel; the grid has an additional axis over parts, or tiles, of a row."""
     shapes = {view.name: view.shape for view in block.refinements}
     size, count = (shapes[name].elements for name in (special.inputs[0], special.outputs[0]))
     tiles = -(-count // plan.tile) if plan.runs else -(-size // (plan.part or size))
@@ -50,17 +50,16 @@ def sorting_kernel(
 
 @attrs.frozen(eq=False, repr=False)
 class Group:
-    """The threads of a group, and what they hold of a row.
+    """The threads of a group, and their elements of a row.
 
     Attributes:
         blocks: Names and offsets.
-        plan: How many threads there are, with how many elements each.
-        views: Keys and, maybe, a payload; places and, maybe, sorted keys.
+        plan: Numbers of threads, and of elements of each.
+        views: Keys and optionally a payload; places and optionally sorted keys.
         thread: The number of a thread.
-        keys: An array in local memory for keys as integers, one for what goes along, and one for what threads found.
-        own: The same of a thread, and where they were.
+        keys: Arrays in local memory for keys as integers, for payloads, and for search results.
+        own: A thread's arrays of keys and payloads, and their places.
         types: The types of both.
-
     """
 
     blocks: BlockLowering
@@ -87,7 +86,7 @@ class Group:
         )  # fmt: skip
 
     def sort(self, body: Body, part: Affine, size: int, count: int) -> None:
-        """Sort a part of a row, or all of it, and store what is kept of it."""
+        """Sort a part of a row, or all of it, and store its kept elements."""
         plan = self.plan
         step = plan.part or size
         keep = min(plan.keep or step, step) if plan.part else count
@@ -101,7 +100,7 @@ class Group:
         self._store(body, part * keep, self._least(body, "kept", Affine.constant(keep), length), keep)
 
     def join(self, body: Body, tile: Affine, size: int, count: int) -> None:
-        """Join two runs: the elements of them that are those of one tile in the joined one."""
+        """Merge two runs: the elements of one tile of the merged run."""
         plan = self.plan
         both = 2 * plan.runs
         pair = self._op(Op.DIV, self._at(tile), self._number(both // plan.tile))
@@ -113,7 +112,7 @@ class Group:
         self._declare(body)
         first, last = self._search(body, (start, end), part, (left, whole - left))
         own, total = last - first, end - start
-        behind = part + left + start - first - own  # where the element of the other run comes from, less its place here
+        behind = part + left + start - first - own  # source of the element of the other run, less its place here
 
         def source(inner: Body, place: Affine) -> Affine:
             is_own = self._op(Op.CMP_LT, self._at(place), self._at(own))
@@ -146,9 +145,9 @@ class Group:
         return sem.Apply(Op.BIT_NOT, (key,)) if self.plan.descending else key
 
     def _fill(self, body: Body, length: Affine, source: Callable[[Body, Affine], Affine]) -> None:
-        """Load so many elements, neighbours by neighbouring threads; what is behind them is behind all elements.
+        """Load ``length`` elements, coalesced, padded with the greatest key.
 
-        All loads are under way at the same time, as they are behind no test: threads read the last element again.
+        All loads are in flight together, without tests: threads past the end read the last element again.
         """
         payload, kind = self.views[0][1:], self.types[1]
         with self._unrolled(body, self.plan.items) as (inner, number):
@@ -170,7 +169,7 @@ class Group:
             inner.append(sem.If(behind, rest))
 
     def _place(self, number: Affine) -> Affine:
-        """Return where an element of a thread stands when neighbours are those of neighbouring threads."""
+        """Return the place of a thread's element if adjacent elements belong to adjacent threads."""
         return Affine.index(self.thread.name) + number * self.plan.threads
 
     def _sort_own(self, body: Body) -> None:
@@ -186,7 +185,7 @@ class Group:
         self._put_back(body)
 
     def _compare(self, body: Body, place: Affine) -> None:
-        """Exchange two neighbours of a thread where the second one comes first."""
+        """Exchange two adjacent elements of a thread if they are out of order."""
         pairs = [[self._own(word, place + number) for number in range(2)] for word in range(2)]
         held = [[self._variable(body, "held", each) for each in pair] for pair in pairs]
         swap = self._variable(body, "swap", self._op(Op.CMP_LT, held[0][1], held[0][0]))
@@ -195,7 +194,7 @@ class Group:
             body.append(sem.Assign(high, self._op(Op.COND, swap, one, other)))
 
     def _phases(self, body: Body, keep: int) -> None:
-        """Join runs until one is left; no more than the first ``keep`` elements of each are looked at."""
+        """Merge runs until one is left, using at most the first ``keep`` elements of each."""
         plan, phase, inner = self.plan, self.blocks.counter("phase"), list[sem.Stmt]()
         number, most = Affine.index(phase.name), Affine.constant(keep)
         run = self._named(inner, "run", self._op(Op.BIT_LEFT, self._number(plan.items), phase))
@@ -214,7 +213,7 @@ class Group:
     def _merge(
         self, body: Body, diagonal: Affine, left: tuple[Affine, Affine], right: tuple[Affine, Affine], steps: Affine
     ) -> None:
-        """Take the elements from ``diagonal`` on of two runs, of which begin and length are known, into registers."""
+        """Load the elements from ``diagonal`` on of two runs, with given begins and lengths, into registers."""
         low = self._variable(body, "low", self.blocks.offsets.bound([Affine(), diagonal - right[1]], Op.MAX))
         high = self._variable(body, "high", self.blocks.offsets.bound([diagonal, left[1]], Op.MIN))
         inner: Body = []
@@ -231,7 +230,7 @@ class Group:
         self._take_least(body, (a, b), (self._at(left[0] + left[1]), self._at(right[0] + right[1])))
 
     def _take_least(self, body: Body, places: tuple[sem.Var, sem.Var], ends: tuple[sem.Expr, sem.Expr]) -> None:
-        """Take as many elements as a thread has, the lesser one of two runs each time, the left one of equals."""
+        """Take a thread's number of elements, each the lesser of the heads of two runs, the left one if equal."""
         a, b = places
         both = self._named(body, "both", self._op(Op.ADD, a, b))
         keys = [self._variable(body, "key", self._shared_at(0, place)) for place in places]
@@ -248,13 +247,13 @@ class Group:
             inner.append(sem.Assign(keys[1], self._op(Op.COND, is_left, keys[1], key)))
 
     def _put_back(self, body: Body) -> None:
-        """Put the elements of a thread where it had others."""
+        """Store the elements of a thread to its places."""
         first = Affine.index(self.thread.name) * self.plan.items
         with self._unrolled(body, self.plan.items) as (inner, number):
             inner += [sem.Assign(self._shared(word, first + number), self._own(word, number)) for word in range(2)]
 
     def _store(self, body: Body, first: Affine, length: Affine, most: int) -> None:
-        """Store so many elements, of which there are ``most`` at most, from place ``first`` on."""
+        """Store ``length`` elements, at most ``most``, from place ``first`` on."""
         places, *values = self.views[1]
         count = min(self.plan.items, -(-most // self.plan.threads))
         words = range(1 + len(values))
@@ -272,9 +271,9 @@ class Group:
     def _search(
         self, body: Body, diagonals: tuple[Affine, Affine], part: Affine, lengths: tuple[Affine, Affine]
     ) -> tuple[Affine, Affine]:
-        """Return how many elements of the left run are before two places of the joined one; half of the threads each.
+        """Return how many left elements precede two places of the merged run; half of the threads search for each.
 
-        In each round they try places equally far apart: left elements before one of them come before the right ones.
+        In each round they try equidistant places: left elements before one of them precede the right ones.
         """
         team, half, found = self.blocks.counter("team"), self.plan.threads // 2, self.keys[2]
         body.append(sem.Declare(team, self._op(Op.DIV, self.thread, self._number(half))))
@@ -299,7 +298,7 @@ class Group:
     def _search_round(
         self, body: Body, bounds: tuple[sem.Var, sem.Var], number: Affine, slot: Affine, runs: tuple[Affine, Affine]
     ) -> None:
-        """Narrow down where the left run is left, by as many places as there are threads."""
+        """Narrow down the place in the left run, by a factor of the number of threads."""
         (low, high), half, found = bounds, self.plan.threads // 2, self.keys[2]
         one, thread = self._number(1), Affine.index(self.thread.name)
         reach = self._op(Op.ADD, self._op(Op.SUB, high, low), self._number(half - 1))
@@ -351,7 +350,7 @@ class Group:
         return sem.Apply(op, operands)
 
     def _named(self, body: Body, name: str, value: sem.Expr) -> Affine:
-        """Declare a place that is no affine of others."""
+        """Declare a place that is not affine in others."""
         variable = self.blocks.counter(name)
         body.append(sem.Declare(variable, value))
         return Affine.index(variable.name)
@@ -367,7 +366,7 @@ class Group:
 
     @contextmanager
     def _unrolled(self, body: Body, count: int) -> Iterator[tuple[Body, Affine]]:
-        """Loop so many times, unrolled: yields the body, to which to add, and the counter."""
+        """Loop ``count`` times, unrolled; yield the body to extend, and the counter."""
         counter, inner = self.blocks.counter("i"), list[sem.Stmt]()
         yield inner, Affine.index(counter.name)
         end = self._number(count)

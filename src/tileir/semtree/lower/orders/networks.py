@@ -1,10 +1,10 @@
-"""Sorting networks over rows of words in memory: every comparison is known when compiling, so lanes compare at once.
+"""Sorting networks over rows of words in memory, known at compile time, so that lanes compare in parallel.
 
-Bitonic sorting with blocks that all ascend (Batcher, "Sorting networks and their applications", 1968): blocks of twice
-the size are merged by a flip, which compares an element with that as far from the other end of the block, and by steps
-of half the distance each. As no comparator descends, what lies behind the end of a row never moves, and takes no part.
+Bitonic sorting with ascending blocks (Batcher, "Sorting networks and their applications", 1968): blocks of twice
+the size are merged by a flip, which compares mirrored elements of the block, and by steps of half the distance each. As
+no comparator descends, padding behind the end of a row never moves, and takes no part.
 
-Elements are tuples of words that are ordered from the first word on. No two are equal, or else nobody can tell. Blocks
+Elements are tuples of words, compared from the first word on. No two are equal, except indistinguishable ones. Blocks
 of a few vectors are sorted and merged in registers: distances below the lanes of a vector are shuffles.
 """
 
@@ -21,22 +21,21 @@ from tileir.semtree.lower.orders.words import Body, Element, Words
 from tileir.semtree.lower.views import reversed_lanes
 
 _VECTORS: Final = 4
-"""How many vectors of one word are sorted in registers together; those of more words are fewer."""
+"""Number of vectors of one word that are sorted in registers together; fewer for several words."""
 
 
 @attrs.frozen
 class Network(Words):
-    """Sorts elements that are in arrays of words, all of one dtype.
+    """Sorter of elements in arrays of words, all of one dtype.
 
     Attributes:
-        near: How many elements stay in the nearest cache; a power of two.
-
+        near: Number of elements that fit the nearest cache; a power of two.
     """
 
     near: int
 
     def leaf(self, size: int) -> int:
-        """Return how many of ``size`` elements, or more, are sorted in registers: a power of two."""
+        """Return the number of elements sorted in registers, out of at least ``size``: a power of two."""
         return min(self.lanes * max(1, _VECTORS // len(self.arrays)), 1 << max(0, size - 1).bit_length())
 
     def sort(self, body: Body, start: int, size: int) -> None:
@@ -64,7 +63,7 @@ class Network(Words):
                 merge_leaves(inner, base, end)
 
     def keep_least(self, body: Body, size: int) -> None:
-        """Leave in the first ``size`` elements, which are sorted, the least of them and ``size`` sorted ones behind."""
+        """Merge the first ``size`` elements with the ``size`` elements behind, both sorted, and keep the least."""
         end, leaf = Affine.constant(size), self.leaf(size)
         with self.loop(body, [Affine()], [end], self.lanes) as (inner, t):
             there = self._reversed(self.at(Affine.constant(2 * size - self.lanes) - t))
@@ -74,12 +73,12 @@ class Network(Words):
         self._each_leaf(body, Affine(), [end], leaf, lambda inner, v: self._merged(inner, v, leaf // 2))
 
     def _near_steps(self, body: Body, base: Affine, end: Sequence[Affine], size: int, leaf: int) -> None:
-        """Take the steps from half of ``size`` on that are too long for registers."""
+        """Run the steps from half of ``size`` on that exceed registers."""
         count = size.bit_length() - leaf.bit_length()
         self._steps(body, base, end, Affine.constant(size // 2), Affine.constant(count), size)
 
     def _flip(self, body: Body, base: Affine, end: Sequence[Affine], half: Affine, size: int) -> None:
-        """Compare each element in the first half of a block with that as far from its end."""
+        """Compare each element in the first half of a block with its mirror element."""
         with self._blocks(body, base, half, size) as (outer, start):
             beyond = [start + half + half - limit for limit in end]
             with self.loop(outer, [Affine(), *beyond], [half], self.lanes) as (inner, t):
@@ -89,7 +88,7 @@ class Network(Words):
                 self._store(inner, there, self._reversed(high))
 
     def _steps(self, body: Body, base: Affine, end: Sequence[Affine], first: Affine, count: Affine, size: int) -> None:
-        """Compare elements as far apart as ``first``, then half as far, ``count`` times."""
+        """Compare elements at distance ``first``, then half of that, ``count`` times."""
         if count == Affine():
             return
         index = self.blocks.offsets
@@ -106,7 +105,7 @@ class Network(Words):
 
     @contextmanager
     def _doubled(self, body: Body, first: int, size: int) -> Iterator[tuple[Body, Affine, Affine]]:
-        """Loop over ``first`` and its doubles below ``size``: yields the body, the number of a turn, and each."""
+        """Loop over ``first`` and its doubles below ``size``; yield the body, the iteration number, and the value."""
         count = (-(-size // first) - 1).bit_length()
         index = self.blocks.offsets
         inner: Body = []
@@ -119,7 +118,7 @@ class Network(Words):
 
     @contextmanager
     def _blocks(self, body: Body, base: Affine, half: Affine, size: int) -> Iterator[tuple[Body, Affine]]:
-        """Loop over the starts of blocks of twice ``half`` of which more than that is within ``size`` elements."""
+        """Loop over the starts of blocks of twice ``half`` elements with more than half within ``size``."""
         index = self.blocks.offsets
         double = self.named(body, "block", index.scalar(half + half))
         count = sem.Apply(Op.DIV, (index.scalar(half + (size - 1)), index.scalar(double)))
@@ -218,7 +217,7 @@ class Network(Words):
 
 
 def is_less(left: Sequence[sem.Expr], right: Sequence[sem.Expr]) -> sem.Expr:
-    """Return whether an element comes before another: by the first word that differs."""
+    """Return whether an element precedes another: by the first word that differs."""
     less = sem.Apply(Op.CMP_LT, (left[-1], right[-1]))
     for mine, other in reversed(list(zip(left[:-1], right[:-1], strict=True))):
         equal = sem.Apply(Op.CMP_EQ, (mine, other))

@@ -30,7 +30,7 @@ from tileir.semtree.lower.views import View, cast
 from tileir.stripe import ir as stripe
 
 _PRIVATE_BYTES: Final = 16 * 1024
-"""Larger arrays of words are in scratch memory, where there is any."""
+"""Maximum size of private arrays of words; larger ones are in scratch memory, if there is any."""
 
 
 def lower_order(blocks: BlockLowering, views: Mapping[str, View], statement: stripe.Special) -> list[sem.Stmt]:
@@ -56,7 +56,7 @@ def lower_order(blocks: BlockLowering, views: Mapping[str, View], statement: str
 
 
 def _first(words: Words, keys: View, places: View, kept: int, *, descending: bool) -> list[sem.Stmt]:
-    """Return statements that order the first elements of a row, of which a power of two are kept."""
+    """Return statements that order the first elements of a row, keeping a power of two."""
     row, count = Row(words, keys, descending), places.shape.elements
     selection = Selection(row, _network(words), kept, count)
     body: Body = [*_arrays(words, selection.span, 0)]
@@ -101,7 +101,7 @@ def _network(words: Words) -> Network:
 
 
 def _arrays(words: Words, span: int, more: int) -> list[sem.DeclareArray]:
-    """Declare the arrays of words, beside which ``more`` bytes are needed."""
+    """Declare the arrays of words, in addition to which ``more`` bytes are needed."""
     large = span * sum(dtype.itemsize for dtype in words.dtypes) + more > _PRIVATE_BYTES
     region = sem.Region.SCRATCH if large and words.blocks.target.scratch else sem.Region.PRIVATE
     pairs = zip(words.arrays, words.dtypes, strict=True)
@@ -109,43 +109,43 @@ def _arrays(words: Words, span: int, more: int) -> list[sem.DeclareArray]:
 
 
 def _words(dtype: DType, size: int) -> tuple[DType, ...]:
-    """Return the type of words: of one that has key and place, or of two."""
+    """Return the type of words: one with key and place, or two."""
     if dtype.itemsize <= 2 and size < 1 << 16:
         return (DType.I32,)
     return (DType.I64,) * (2 if dtype.itemsize > 4 or size >= 1 << 31 else 1)
 
 
 _COMPARED: Final = {4: 5.0, 8: 8.0, 16: 14.0}
-"""Cycles in which vectors of elements of so many bytes are loaded, compared, exchanged and stored."""
+"""Cycles to load, compare, exchange and store vectors of elements, by bytes per element."""
 
 _MOVED: Final = 14.0
-"""Cycles for each digit of each element to be counted, and to be moved to its place."""
+"""Cycles per digit to count and to move an element."""
 
 _ADDED: Final = 3.0 * 256
-"""Cycles for the counts of one digit to become places."""
+"""Cycles to turn the counts of one digit into places."""
 
 _PASSED: Final = 0.5
-"""Cycles for one element to be compared with the last one that is wanted."""
+"""Cycles to compare an element with the bound."""
 
 _TAKEN: Final = 4.0
-"""Cycles for one element of a block that has one that comes before."""
+"""Cycles per element of a block with an element before the bound."""
 
 _INSERTED: Final = 10.0
-"""Cycles for an element to be put among those in a vector."""
+"""Cycles to insert an element in a sorted vector."""
 
 
 def network_cost(size: int, lanes: int, words: tuple[DType, ...]) -> float:
-    """Return what a network costs whose elements are such words."""
+    """Return the cost of a network for elements of these words."""
     return network_comparisons(size) / lanes * _COMPARED[sum(dtype.itemsize for dtype in words)]
 
 
 def digits_cost(size: int, digits: int) -> float:
-    """Return what sorting by digits costs."""
+    """Return the cost of sorting by digits."""
     return digits * (_ADDED + size * _MOVED)
 
 
 def selection_cost(size: int, kept: int, lanes: int, words: tuple[DType, ...]) -> float:
-    """Return what it costs to find the first of a row in no order, of which ``kept`` are kept."""
+    """Return the cost of finding the first elements of a random row, of which ``kept`` are kept."""
     seen = size * _PASSED + network_cost(kept, lanes, words)
     if is_inserted(kept, lanes):
         inserted = kept * log(size / kept)
@@ -159,7 +159,7 @@ _VALUES: Final = 1 << _BITS
 
 
 def digits_of(bits: int) -> int:
-    """Return how many digits a key of so many bits has."""
+    """Return the number of digits of a key of ``bits`` bits."""
     return -(-bits // _BITS)
 
 
@@ -170,14 +170,13 @@ def count_bytes(digits: int) -> int:
 
 @attrs.frozen
 class Radix(Words):
-    """Sorts elements by the digits of their first word.
+    """Sorter of elements by the digits of their first word.
 
     Attributes:
         lowest: The number of the bit where the first digit begins.
-        digits: How many there are.
-        span: How far the halves of the arrays are apart.
-        counts: The name of an array for the counts of all digits, i32 as places are.
-
+        digits: Number of digits.
+        span: Distance between the halves of the arrays.
+        counts: The name of an array for the counts of all digits, in i32, like places.
     """
 
     lowest: int
@@ -186,7 +185,7 @@ class Radix(Words):
     counts: str
 
     def sort(self, body: Body, size: int) -> Affine:
-        """Sort the first ``size`` elements, as words without a sign; returns from where on they stand then."""
+        """Sort the first ``size`` elements as unsigned words; return where the result begins."""
         self._count(body, size)
         offsets, half = self.blocks.offsets, self.blocks.counter("half")
         body.append(sem.Declare(half, offsets.constant(0)))
@@ -206,7 +205,7 @@ class Radix(Words):
         return here
 
     def _count(self, body: Body, size: int) -> None:
-        """Count how often each digit has each value."""
+        """Count the occurrences of each value of each digit."""
         lanes = self.blocks.target.lanes(DType.I32)
         kind = sem.Type(DType.I32, lanes if _VALUES % lanes == 0 else 1)
         with self.loop(body, [Affine()], [Affine.constant(self.digits * _VALUES)], kind.lanes) as (inner, t):
@@ -220,7 +219,7 @@ class Radix(Words):
                 self._add(inner, self._counted(self._slot(inner, word, bits, Affine.constant(digit * _VALUES))), 1)
 
     def _add_up(self, body: Body, place: Affine) -> None:
-        """Turn the counts of one digit into where its elements begin."""
+        """Turn the counts of one digit into the starts of its elements."""
         total = sem.Var(self.blocks.names.fresh("total"), sem.Type(DType.I32))
         body.append(sem.Declare(total, sem.Const(0, total.type)))
         with self.loop(body, [Affine()], [Affine.constant(_VALUES)], 1) as (inner, t):
@@ -233,7 +232,7 @@ class Radix(Words):
             ]
 
     def _move(self, body: Body, source: Affine, other: Affine, bits: sem.Expr, place: Affine) -> None:
-        """Move one element to the next place of those with its digit."""
+        """Move one element to the next place for its digit."""
         words = []
         for word in self.at(source, 1):
             words.append(sem.Var(self.blocks.names.fresh("word"), word.type))
@@ -244,7 +243,7 @@ class Radix(Words):
         body.append(sem.Assign(count, cast(self.blocks.offsets.scalar(to + 1), DType.I32)))
 
     def _slot(self, body: Body, word: sem.Expr, bits: sem.Expr, place: Affine) -> Affine:
-        """Return where the count of a digit stands that begins at bit number ``bits``."""
+        """Return the place of the count of a digit that begins at bit number ``bits``."""
         shifted = sem.Apply(Op.BIT_RIGHT, (word, bits))
         digit = sem.Apply(Op.BIT_AND, (shifted, sem.Const(_VALUES - 1, word.type)))
         return place + self.named(body, "digit", cast(digit, self.blocks.offsets.dtype))

@@ -1,8 +1,8 @@
-"""Keys of a row as words of integers that are ordered as they are, with the places where they stand.
+"""Packing of keys of a row, with their places, into integer words of equal order.
 
-- As floats have sign and magnitude, a key is the magnitude as an integer, negative where the sign is set: 0.0 and -0.0
+- As floats have sign and magnitude, a key is the magnitude as an integer, negative if the sign is set: 0.0 and -0.0
   are one key. All NaN are the greatest key. In descending order keys are inverted.
-- Keys of up to 16 bits and places share 32 bits where the row is short enough, those of 32 bits share 64 bits, the key
+- Keys of up to 16 bits and places share 32 bits if the row is short enough, those of 32 bits share 64 bits, the key
   in the upper half; keys of 64 bits and places are two words.
 """
 
@@ -17,14 +17,13 @@ from tileir.semtree.lower.views import View, cast, widened
 
 @attrs.frozen(repr=False)
 class Row:
-    """A row of keys, and the words that they become.
+    """A row of keys, and their words.
 
     Attributes:
-        words: Where they are.
+        words: The words.
         keys: The row.
         descending: Whether the greatest comes first.
-        unsigned: Whether words are ordered as if they had no sign, in the bits that keys and places have.
-
+        unsigned: Whether words are in unsigned order, within the bits of keys and places.
     """
 
     words: Words
@@ -52,7 +51,7 @@ class Row:
             self.clear(body, start + done, start + span)
 
     def _packed_end(self, place: Affine, last: Affine) -> tuple[sem.Expr, ...]:
-        """Return the words of a vector that reaches beyond the ``last`` element: there the last one is read again."""
+        """Return the words of a vector that extends beyond the ``last`` element, which is then read again."""
         offsets, lanes = self.words.blocks.offsets, self.words.lanes
         numbers = self._numbers(place)
         end = widened(offsets.scalar(last), lanes)
@@ -64,17 +63,17 @@ class Row:
         return tuple(sem.Apply(Op.COND, (inside, w, rest)) for w, rest in zip(words, self._behind(), strict=True))
 
     def clear(self, body: Body, start: int, end: int) -> None:
-        """Set words to what is behind all elements."""
+        """Set words to padding, which follows all elements."""
         bounds = [Affine.constant(start)], [Affine.constant(end)]
         with self.words.loop(body, *bounds, self.words.lanes) as (inner, t):
             self._set(inner, t, self._behind())
 
     def alone(self) -> Row:
-        """Return the row with words of one element in place of vectors."""
+        """Return the row with words of one element instead of vectors."""
         return attrs.evolve(self, words=attrs.evolve(self.words, lanes=1))
 
     def store(self, body: Body, places: View, count: int, start: Affine | None = None) -> None:
-        """Store the places of the ``count`` elements from ``start`` on, or of the first ones."""
+        """Store the places of ``count`` elements from ``start`` on, by default the first."""
         first = start or Affine()
         words = self.words
         stride = stride_of(places)
@@ -93,10 +92,10 @@ class Row:
                     inner.append(sem.Assign(sem.Subscript(places.array, offset, value.type), value))
 
     def place_in(self, words: tuple[sem.Expr, ...]) -> sem.Expr:
-        """Return the place that the words of an element hold."""
+        """Return the place in the words of an element."""
         if len(words) > 1:
             return words[-1]
-        # Places are not negative, so that 31 bits tell them. A mask of 32 bits is a move between registers to LLVM 22
+        # Places are not negative, so that 31 bits suffice. A mask of 32 bits is a move between registers to LLVM 22
         # for x86-64, whose register coalescer drops it where the word comes from a conditional move: far outside of
         # the keys is read then.
         mask = (1 << min(self._shift, 31)) - 1
@@ -108,15 +107,15 @@ class Row:
 
     @property
     def _shift(self) -> int:
-        """How many bits of a word that has both hold the place."""
+        """Number of bits for the place in a shared word."""
         return self.words.dtypes[0].bits // 2
 
     def set_behind(self, body: Body, place: Affine) -> None:
-        """Set the words of a vector to what is behind all elements."""
+        """Set the words of a vector to padding, which follows all elements."""
         self._set(body, place, self._behind())
 
     def loaded_at(self, place: sem.Expr) -> sem.Subscript:
-        """Return the key at a place that need not be affine."""
+        """Return the key at a place that may not be affine."""
         offsets = self.words.blocks.offsets
         steps = sem.Apply(Op.MUL, (place, offsets.constant(stride_of(self.keys))))
         offset = sem.Apply(Op.ADD, (offsets.scalar(self.keys.offset), steps))
@@ -141,12 +140,12 @@ class Row:
         return tuple(sem.Const(int(kind.dtype.maximum), kind) for kind in self.words.types)
 
     def packed(self, value: sem.Expr, place: Affine) -> tuple[sem.Expr, ...]:
-        """Return the words of keys that stand from ``place`` on."""
+        """Return the words of keys from ``place`` on."""
         kinds, dtype = self.words.types, self.keys.shape.dtype
         key, numbers = key_of(value), cast(self._numbers(place), kinds[-1].dtype)
         if self.descending:
             key = sem.Apply(Op.BIT_NOT, (key,))
-        if self.unsigned and dtype not in (DType.BOOL, DType.U8):  # these have no sign in as many bits as they have
+        if self.unsigned and dtype not in (DType.BOOL, DType.U8):  # unsigned within their bits
             key = sem.Apply(Op.BIT_XOR, (key, sem.Const.of(1 << dtype.bits - 1, key.type)))
         key = cast(key, kinds[0].dtype)
         if len(kinds) > 1:
@@ -156,12 +155,12 @@ class Row:
 
 
 def stride_of(view: View) -> int:
-    """Return how far the elements of a row are apart."""
+    """Return the distance of the elements of a row."""
     return next((dim.stride for dim in view.shape.dims if dim.size > 1), 1)
 
 
 def key_of(value: sem.Expr) -> sem.Expr:
-    """Return signed integers that are ordered as elements are, in as many bits, though maybe in a wider type."""
+    """Return signed integers in the order of the elements, with equally many bits, perhaps in a wider type."""
     dtype = value.type.dtype
     wide = DType.I64 if dtype.itemsize > 4 else DType.I32
     if not dtype.is_float:
@@ -181,7 +180,7 @@ def key_of(value: sem.Expr) -> sem.Expr:
 
 
 def value_of(key: sem.Expr, dtype: DType) -> sem.Expr:
-    """Return an element from the integer that :func:`key_of` makes of it, or one that equals it."""
+    """Return the element of an integer from :func:`key_of`, or an equal one."""
     wide = key.type.dtype
     if not dtype.is_float:
         if dtype in (DType.U32, DType.U64):

@@ -1,11 +1,10 @@
-"""The first few elements of a row in order: what comes behind as many as are wanted is not sorted, nor kept.
+"""Selection of the first few elements of a row in order (top-k), without sorting the others.
 
-The first elements are sorted. From then on one of them is the last that is wanted, the bound: blocks of the row are
-compared with it, all lanes at once, and from a block in which an element may come before it those that do are taken. Of
-a row in no order, the more that was seen of it, the fewer elements are.
+The first elements are sorted. The last wanted element so far is the bound: blocks of the row are compared with it, all
+lanes at once, and elements before the bound are taken. In random rows ever fewer elements are taken.
 
-- Where few are wanted, they stay in registers, and one that is taken is inserted: lanes from its place on move by one.
-- Where more are, what is taken fills a buffer. Whenever that may overflow, it is sorted and merged with those kept.
+- Few wanted elements stay in registers, and a taken element is inserted: lanes from its place on move by one.
+- For more, taken elements fill a buffer, which is sorted and merged with the kept ones whenever it may overflow.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from tileir.semtree.lower.orders.words import Body, Element
 from tileir.semtree.lower.views import cast, widened
 
 _VECTORS: Final = 4
-"""As many vectors of elements that are kept fit registers beside what they are compared with."""
+"""Maximum vectors of kept elements in registers, beside those of compared elements."""
 
 _BLOCK: Final = 16
-"""How many elements are compared at once, as long as few are kept."""
+"""Elements compared at once while few are kept."""
 
 _LONGEST_BLOCK: Final = 64
 
 _COMPARED: Final = (DType.F32, DType.F64)
-"""Floats that processors compare as they are."""
+"""Floats that processors compare without conversion."""
 
 
 def kept_of(count: int, lanes: int) -> int:
-    """Return how many elements are kept where ``count`` are wanted: a power of two, and whole vectors."""
+    """Return the number of kept elements if ``count`` are wanted: a power of two, and whole vectors."""
     return max(lanes, 1 << (count - 1).bit_length())
 
 
@@ -45,14 +44,13 @@ def is_inserted(kept: int, lanes: int) -> bool:
 
 @attrs.frozen(repr=False)
 class Selection:
-    """Finds the first elements of a row.
+    """Selector of the first elements of a row.
 
     Attributes:
         row: The row, of at least twice ``kept`` elements.
-        network: What sorts its words; they have room for as many elements as :meth:`span` says.
-        kept: How many are sorted and kept.
-        count: How many are wanted.
-
+        network: Sorter of its words, with room for :meth:`span` elements.
+        kept: Number of sorted and kept elements.
+        count: Number of wanted elements.
     """
 
     row: Row
@@ -62,7 +60,7 @@ class Selection:
 
     @property
     def span(self) -> int:
-        """Number of elements that words have room for: those kept, a buffer, and one behind it, in whole vectors."""
+        """Number of elements that words have room for: kept ones, a buffer, and one behind it, in whole vectors."""
         return self.kept if is_inserted(self.kept, self.network.lanes) else 2 * self.kept + self.network.lanes
 
     def run(self, body: Body) -> None:
@@ -96,7 +94,7 @@ class Selection:
             body += self._assigned(self.network.at(place), words)
 
     def _insert(self, body: Body, vectors: Sequence[tuple[sem.Var, ...]], words: Element) -> None:
-        """Put an element before the first that it comes before; the last one is lost."""
+        """Insert an element before the first that follows it; the last one is dropped."""
         lanes = self.network.lanes
         wide = self._declared(body, "wide", [widened(word, lanes) for word in words])
         least = tuple(sem.Const(int(kind.dtype.minimum), kind) for kind in self.network.types)
@@ -145,7 +143,7 @@ class Selection:
             inner.append(sem.If(sem.Apply(Op.BIT_OR, (full, last)), tuple(merge)))
 
     def _ends(self, base: Affine, block: int) -> list[Affine]:
-        """Return what bounds a block."""
+        """Return the bounds of a block."""
         whole = (self.row.size - self.kept) % block == 0
         return [base + block] if whole else [base + block, Affine.constant(self.row.size)]
 
@@ -154,15 +152,15 @@ class Selection:
         return self._declared(body, "word", alone.packed(alone.loaded(place), place))
 
     def _bounds(self, words: Element) -> tuple[sem.Expr, sem.Expr]:
-        """Return the first word of an element, and what of it is compared with blocks."""
+        """Return the first word of an element, and its part for comparisons with blocks."""
         alone = self.row.alone()
         place = cast(alone.place_in(words), self.network.blocks.offsets.dtype)
         return words[0], self._compared(alone.loaded_at(place))
 
     def _may_be_taken(self, body: Body, base: Affine, block: int, limit: sem.Expr) -> sem.Expr:
-        """Return whether an element of a block may come before the bound: NaN may always do.
+        """Return whether an element of a block may precede the bound: NaN always may.
 
-        A block that is not whole is compared together with elements before it.
+        A partial block is compared together with preceding elements.
         """
         blocks, dtype = self.network.blocks, self.row.keys.shape.dtype
         lanes = min(1 << blocks.target.lanes(dtype).bit_length() - 1, block) if self.network.lanes > 1 else 1
@@ -183,7 +181,7 @@ class Selection:
         return sem.Apply(Op.CMP_EQ, (whole, sem.Const(0, whole.type)))
 
     def _compared(self, value: sem.Expr) -> sem.Expr:
-        """Return what of a key is compared with the bound."""
+        """Return the part of a key that is compared with the bound."""
         dtype = value.type.dtype
         return value if dtype in _COMPARED or dtype.is_integer else key_of(value)
 

@@ -1,4 +1,4 @@
-"""Rows of words in memory, to be sorted: elements are one word or several, each in an array of its own."""
+"""Rows of words in memory for sorting: elements are one or several words, each in a separate array."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering
 
 Element: TypeAlias = tuple[sem.Expr, ...]
-"""The words of one element, or of as many as vectors have lanes."""
+"""The words of one element, or of a vector of elements."""
 
 Body: TypeAlias = list[sem.Stmt]
 
@@ -24,9 +24,8 @@ class Words:
     Attributes:
         blocks: The lowering of the kernel.
         arrays: The array of each word.
-        dtypes: What its words are.
+        dtypes: Dtype of each word.
         lanes: Elements of a vector: a power of two.
-
     """
 
     blocks: BlockLowering
@@ -44,7 +43,7 @@ class Words:
         return self.from_offset(self.blocks.offsets.scalar(place), self.lanes if lanes is None else lanes)
 
     def from_offset(self, offset: sem.Expr, lanes: int) -> tuple[sem.Subscript, ...]:
-        """Return the words of ``lanes`` elements from a place on that need not be affine."""
+        """Return the words of ``lanes`` elements from a place that may not be affine."""
         pairs = zip(self.arrays, self.dtypes, strict=True)
         return tuple(sem.Subscript(array, offset, sem.Type(dtype, lanes)) for array, dtype in pairs)
 
@@ -52,14 +51,14 @@ class Words:
     def loop(
         self, body: Body, begin: Sequence[Affine], end: Sequence[Affine], step: int
     ) -> Iterator[tuple[Body, Affine]]:
-        """Loop from the greatest ``begin`` to the least ``end``: yields the body, to which to add, and the counter."""
+        """Loop from the greatest ``begin`` to the least ``end``; yield the body to extend, and the counter."""
         bound = self.blocks.offsets.bound
         counter, inner = self.blocks.counter("t"), list[sem.Stmt]()
         yield inner, Affine.index(counter.name)
         body.append(sem.For(counter, bound([*begin], Op.MAX), bound([*end], Op.MIN), step, tuple(inner)))
 
     def named(self, body: Body, name: str, value: sem.Expr) -> Affine:
-        """Declare a place that is no affine of others."""
+        """Declare a place that is not affine in others."""
         variable = self.blocks.counter(name)
         body.append(sem.Declare(variable, value))
         return Affine.index(variable.name)
