@@ -1,1 +1,1 @@
-"""The steps of schedules: each rearranges the loops and the memory of a kernel, or refuses and says why."""
+"""The steps of schedules: each rearranges the loops and the memory of a kernel, or refuses with a reason."""

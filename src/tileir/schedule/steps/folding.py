@@ -1,4 +1,4 @@
-"""A step that keeps what iterations of a loop have made for those behind them, in as few rows as are live: fold."""
+"""The step ``fold``: line buffers that keep rows across the iterations of a loop, as many as are live."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Fold:
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with memory that outlasts iterations of the loop."""
+        """Return the tree with memory that outlives iterations of the loop."""
         by = accepted(known.size(self.by, tree))
         rule_out(taken(known, tree, (self.into,)))
         return with_loops_replaced(tree, self.loop, lambda loop, around: self._folded(tree, loop, around, by))
@@ -106,7 +106,7 @@ class Fold:
 
 @attrs.frozen(repr=False)
 class _Sliding:
-    """A loop, and memory that it keeps from one iteration to the next; rows of that have numbers over all iterations.
+    """A loop, and the memory that it keeps from one iteration to the next, with rows numbered over all iterations.
 
     Attributes:
         loop: The loop, in which each memory gets only its new rows.
@@ -125,7 +125,7 @@ class _Sliding:
     steps: Mapping[str, int] = attrs.field(factory=dict)
 
     def rows(self, name: str) -> int:
-        """Return how many rows of a memory an iteration has."""
+        """Return the number of rows of a memory in one iteration."""
         return self.held[name].shape.sizes[self.axis]
 
     def keeping(self, name: str) -> _Sliding | Refused:
@@ -156,10 +156,10 @@ class _Sliding:
         return attrs.evolve(use, access=access)
 
     def _filling(self, name: str) -> tuple[int, str, int] | None:
-        """Return which part of the body fills a memory, its loop over rows, and by how many rows iterations move.
+        """Return the part of the body that fills a memory, its loop over rows, and the rows per iteration.
 
-        None where it is not filled once, before it is read, by a loop over rows, of what is the same whenever a row is
-        made.
+        None where the memory is not filled once, before it is read, by a loop over rows whose content does not depend
+        on the iteration.
         """
         uses = [[use for leaf in leaves((item,)) for use in leaf.uses if use.root == name] for item in self.loop.body]
         number = next(number for number, each in enumerate(uses) if each)
@@ -177,7 +177,7 @@ class _Sliding:
         return None if step is None else (number, row.indices[0], step)
 
     def _step(self, fill: Loop, row: str, name: str) -> int | None:
-        """Return by how many rows iterations are apart that make the same; None where there is no such number."""
+        """Return the distance in rows of iterations that compute one row; None if there is none."""
         inside = {name, *own_memory(fill)}
         uses = [use for leaf in leaves(self.loop.body) for use in leaf.uses if use.root not in self.held]
         changing = {self._source(use) for use in uses if use.direction.writes}
@@ -201,11 +201,11 @@ class _Sliding:
         return self.sources.get(use.root, use.root)
 
     def loses(self, name: str, around: Path, by: int) -> bool:
-        """Return whether a row may be read after another one has taken its place.
+        """Return whether a row may be read after another row has taken its place.
 
-        Exact for accesses and tests with whole coefficients, by integer programming; True where that is not decided.
-        Rows are made in the order of their numbers, so one that is made before another one is read, with a number that
-        is larger by a multiple of ``by``, has taken its place.
+        Exact for accesses and tests with whole coefficients, by integer programming; True where that is undecided. Rows
+        are computed in the order of their numbers, so a row computed before another one is read, with a number larger
+        by a multiple of ``by``, has taken its place.
         """
         before, during = (
             [each for each in touches(items) if each.use.root == name] for items in (self.first, (self.loop,))
@@ -227,7 +227,7 @@ _TURNS: Final = Affine.index("'")
 
 @attrs.frozen(repr=False)
 class _Places:
-    """Gives rows places, modulo their number: the loops that decide about a row become copies of their bodies.
+    """Assignment of rows to places by their number modulo the buffer, in copies of the loops that decide about a row.
 
     Attributes:
         held: The memory.

@@ -1,4 +1,4 @@
-"""Steps over the iterations of loops beside and in one another: fuse, distribute, sink, skew and persist."""
+"""Steps over the iterations of adjacent and nested loops: fuse, distribute, sink, skew and persist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Fuse:
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # all steps are called alike
-        """Return the tree with one loop for each two that are neighbours."""
+        """Return the tree with adjacent loops fused."""
         rule_out(taken(known, tree, (self.into,), *self.loops))
         known_loops = {loop.name for loop in tree.loops()}
         if missing := [name for name in self.loops if name not in known_loops]:
@@ -88,7 +88,7 @@ class Fuse:
     def _against(
         self, first: Loop, second: Loop, around: tuple[Loop, ...], sources: Mapping[str, str]
     ) -> Refused | None:
-        """Return why two loops cannot be one; None where they can."""
+        """Return the reason why two loops cannot be fused; None where they can."""
         if first.bound or second.bound:
             bound = first if first.bound else second
             return refused("TR707", loop=bound.name, binding=bound.bound)
@@ -105,7 +105,7 @@ class Fuse:
 
 
 def _meetings(first: Item, second: Item, sources: Mapping[str, str]) -> Iterator[tuple[Touch, Touch]]:
-    """Yield uses of the same memory in two statements or loops whose order counts."""
+    """Yield uses of one memory in two statements or loops whose order matters."""
     for one, other in product(touches((first,)), touches((second,))):
         use, later = one.use, other.use
         same = sources.get(use.root, use.root) == sources.get(later.root, later.root)
@@ -135,7 +135,7 @@ class Distribute:
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with loops in turn."""
+        """Return the tree with consecutive loops."""
         loops = self.loop if isinstance(self.loop, tuple) else (self.loop,)
         places = accepted(known.sizes(self.after if isinstance(self.after, tuple) else (self.after,), tree))
         if not loops or len(self.into) not in (0, len(places) + 1):
@@ -180,7 +180,7 @@ class Sink:
     loop: str
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
-        """Return the tree with what is in the loop in another order."""
+        """Return the tree with the loop's body in another order."""
         sources = {each.name: each.source or each.name for each in tree.kernel.refinements}
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._sunk(loop, sources))
 

@@ -1,6 +1,6 @@
-"""Legality of bindings: loops that can be a grid, threads or the lanes of a vector, by what their iterations write.
+"""Legality of loops as a grid, threads or vector lanes, by the elements that their iterations write.
 
-How much may be unrolled, and which names loops and memory may have.
+Also limits on unrolled code, and on names of loops and memory.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from tileir.stripe.bindings import Binding
 
 
 def shared_merge(loop: Loop) -> str | None:
-    """Return memory from outside of a loop that several of its iterations may merge into; None where there is none.
-
-    What they update atomically they may.
-    """
+    """Return outer memory that several iterations of a loop may merge into without atomics; None if there is none."""
     merging = [(leaf, use) for leaf in leaves(loop.body) for use in leaf.uses if use.merges and use.direction.writes]
     if not merging:
         return None
@@ -36,7 +33,7 @@ def shared_merge(loop: Loop) -> str | None:
 
 
 def _moves_apart(axis: Affine, loop: str, sizes: Mapping[str, int]) -> bool:
-    """Return whether a step of a loop moves a place beyond those that the loops inside, of these sizes, move it to."""
+    """Return whether a loop's step exceeds the distance covered by the inner loops, of these sizes."""
     others = ((sizes.get(name, inf) - 1) * abs(int(each)) for name, each in axis.terms if name != loop)
     return abs(int(axis.coefficient(loop))) > sum(others)
 
@@ -46,9 +43,9 @@ _MOST_CHANNELS: Final = 4
 
 
 def no_vector(loop: Loop) -> Refused | None:
-    """Return why the iterations of a loop cannot be the lanes of a vector; None where they can.
+    """Return the reason why the iterations of a loop cannot be vector lanes; None where they can.
 
-    Lanes that merge into places that data choose do so one after the other, those that merge into one element at once.
+    Lanes merge one after the other into elements chosen by data, and at once into a single element.
     """
     writing = ((leaf, use) for leaf in loop.leaves for use in leaf.uses if use.direction.writes)
     for leaf, use in writing:
@@ -66,13 +63,13 @@ _MOST_UNROLLED: Final = 1 << 12
 
 
 def too_long(items: tuple[Item, ...]) -> Refused | None:
-    """Return why the code of a kernel would be too long to wait for; None where it is not."""
+    """Return the reason why the code of a kernel would take too long to compile; None where it would not."""
     copies = unrolled(items)
     return refused("TR755", statements=copies, most=_MOST_UNROLLED) if copies > _MOST_UNROLLED else None
 
 
 def unrolled(items: tuple[Item, ...]) -> int:
-    """Return how many statements are written where loops that are unrolled have a copy for each iteration."""
+    """Return the number of statements after unrolling."""
     return sum(
         len(item.statements)
         if isinstance(item, Leaf)
@@ -86,7 +83,7 @@ _OTHER: Final = re.compile("[^A-Za-z0-9_]+")
 
 
 def taken(known: Known, tree: Tree, into: tuple[str, ...], *replaced: str) -> Refused | None:
-    """Return why loops and memory cannot have these names, of which some are replaced; None where they can."""
+    """Return the reason why loops and memory cannot have these names, given the replaced ones; None where they can."""
     if known.trusted:
         return None
     names = tree.taken()
@@ -95,10 +92,10 @@ def taken(known: Known, tree: Tree, into: tuple[str, ...], *replaced: str) -> Re
 
 
 def against_names(names: Iterable[str]) -> Refused | None:
-    """Return why text cannot say names; None where it can."""
+    """Return the reason why names cannot be written in text; None where they can."""
     return next((refused("TR760", name=name) for name in names if not _NAME.fullmatch(name)), None)
 
 
 def word(name: str) -> str:
-    """Return a name of a tensor as text of steps can say it, which may have dots and quotes otherwise."""
+    """Return a tensor's name for the text of steps, in quotes if it has dots."""
     return _OTHER.sub("_", name)

@@ -1,8 +1,8 @@
 """Steps over loops: split, reorder, join, jam, cut, specialise and bind.
 
-All of them are legal whenever they apply: the points of a Stripe block have no order, so iterations depend on each
-other by nothing but merging, which is associative. What can go wrong is of form (a loop that does not exist, loops with
-something between them), or of what a device can do, and is refused with the reason.
+They are legal whenever they apply: the points of a Stripe block have no order, so iterations depend on each other only
+by merging, which is associative. Refused are wrong forms (a loop that does not exist, statements between loops), and
+bindings that a device cannot run.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ class Split:
 
 
 def _without(test: Affine, loop: str, size: int) -> Affine:
-    """Return a test that a loop never decides without it: what is outside of the loop moves further than all of it."""
+    """Return a test equivalent to a loop's test but independent of the loop; None if there is none.
+
+    There is one where the other terms move further than the whole loop.
+    """
     step = test.coefficient(loop)
     rest = test - Affine.of({loop: step})
     apart = math.gcd(*(int(each) for _, each in rest.terms)) if test.is_integral else 0
@@ -140,7 +143,7 @@ class Reorder:
 
 
 def chain_of(loop: Loop, names: tuple[str, ...]) -> list[Loop] | Refused:
-    """Return the loops of these names, which must stand in one another from ``loop`` on, outermost first."""
+    """Return the perfectly nested loops of these names, from ``loop`` on, outermost first."""
     chain = [loop]
     while len(chain) < len(names):
         around = chain[-1]
@@ -159,7 +162,7 @@ def chain_of(loop: Loop, names: tuple[str, ...]) -> list[Loop] | Refused:
 def nested(
     loops: list[Loop], body: tuple[Item, ...], allocations: tuple[stripe.Refinement, ...] = ()
 ) -> tuple[Item, ...]:
-    """Return loops in one another around a body, in which ``allocations`` are made."""
+    """Return nested loops around a body, in which ``allocations`` are made."""
     for loop in reversed(loops):
         body = (attrs.evolve(loop, body=body, allocations=allocations),)
         allocations = ()
@@ -233,7 +236,7 @@ class Jam:
         return Replaced(items, tuple(arrays[each.name] for each in last.allocations))
 
     def _moved(self, loop: Loop) -> list[stripe.Refinement]:
-        """Return memory that is made outside of where the loops are going to be."""
+        """Return memory that is made outside of the loops' new position."""
         inner = (item for item in loop.body if isinstance(item, Loop) and item.name not in self.above)
         return [*loop.allocations, *(each for item in inner for each in self._moved(item))]
 
@@ -259,7 +262,7 @@ def expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinem
 
 
 def in_tables(loop: Loop, arrays: Mapping[str, stripe.Refinement]) -> Refused | None:
-    """Return why memory cannot be arrays: data choose among elements along its first axis; None where they do not."""
+    """Return the reason why memory cannot become arrays, as data choose among its first elements; None where it can."""
     chosen = ((leaf, chosen_by_data(leaf.statements)) for leaf in loop.leaves)
     found = next(
         (use.root for leaf, names in chosen for use in leaf.uses if use.name in names and use.root in arrays), ""
@@ -293,7 +296,7 @@ class Cut:
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with loops in turn."""
+        """Return the tree with consecutive loops."""
         places = accepted(known.sizes(self.at if isinstance(self.at, tuple) else (self.at,), tree))
         rule_out(taken(known, tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, places))
@@ -324,7 +327,7 @@ class Specialise:
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with a loop that tests nothing."""
+        """Return the tree with a loop without tests."""
         rule_out(taken(known, tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, self._specialised)
 

@@ -1,7 +1,4 @@
-"""Steps over memory: stage what is read, accumulate apart, rfactor, and place what a kernel allocates.
-
-Another overlaps what a loop copies with what it computes: pipeline.
-"""
+"""Steps over memory: stage, accumulate, rfactor, place, and pipeline, which overlaps staging with computation."""
 
 from __future__ import annotations
 
@@ -44,13 +41,13 @@ class Level(enum.Enum):
 
     @property
     def location(self) -> stripe.Location:
-        """The device that Stripe names for it."""
+        """The device name in Stripe."""
         names = {Level.REGISTER: hardware.REGISTER, Level.LOCAL: hardware.LOCAL, Level.SCRATCH: hardware.SCRATCH}
         return (stripe.Device(names[self]),)
 
 
 class Outside(enum.Enum):
-    """Treatment of elements of a copy that lie behind the end of what is copied."""
+    """Treatment of elements of a copy beyond the end of the tensor."""
 
     TEST = "test"  # a constraint keeps them from being copied
     CLAMP = "clamp"  # the nearest element of the tensor is copied instead, so that nothing is tested
@@ -70,7 +67,7 @@ class _Footprint:
 
     @classmethod
     def of(cls, uses: list[Use], inner: Mapping[str, int]) -> _Footprint | Refused:
-        """Return the box around what ``uses`` of one tensor touch while loops in ``inner`` run."""
+        """Return the bounding box of the elements of a tensor that ``uses`` touch while the loops in ``inner`` run."""
         first, sizes = [], []
         for axis in range(len(uses[0].access)):
             outside = {_outside(use.access[axis], inner) for use in uses}
@@ -84,7 +81,7 @@ class _Footprint:
         return cls(tuple(first), tuple(sizes))
 
     def within(self, access: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        """Return an access relative to where the footprint begins."""
+        """Return an access relative to the start of the footprint."""
         return tuple(affine - first for affine, first in zip(access, self.first, strict=True))
 
     def at(self, places: Sequence[Affine]) -> tuple[Affine, ...]:
@@ -94,7 +91,7 @@ class _Footprint:
 
 @attrs.frozen(repr=False)
 class _Points:
-    """The elements that a tensor has at the points of some loops, each of them an axis.
+    """The elements of a tensor at the points of some loops, with one axis for each loop.
 
     Attributes:
         access: The access of all uses of the tensor.
@@ -108,7 +105,7 @@ class _Points:
 
     @classmethod
     def of(cls, uses: list[Use], loops: tuple[str, ...], inner: Mapping[str, int]) -> _Points | Refused:
-        """Return the points of ``loops`` among those ``inner``, which must be all of them that move the tensor."""
+        """Return the points of ``loops``, which must be all loops among ``inner`` that move the tensor."""
         moving = {name for use in uses for affine in use.access for name in affine.indices if name in inner}
         if not moving <= {*loops} <= inner.keys() or len({use.access for use in uses}) != 1:
             return refused("TR762", tensor=uses[0].root, loops=", ".join(name for name in inner if name in moving))
@@ -223,7 +220,7 @@ class Stage:
         found: stripe.Refinement,
         lanes: int,
     ) -> Item | Refused:
-        """Return the loops that copy; what lies behind the end of the tensor is not read."""
+        """Return the loops that copy, without reading beyond the end of the tensor."""
         names = [f"{self.into}_{axis}" for axis in range(len(box.sizes))]
         sizes, places = [*box.sizes], [_part(name, size) for name, size in zip(names, box.sizes, strict=True)]
         plain = attrs.evolve(use, access=box.at(places), sizes=(), aggregation=None, direction=stripe.Direction.IN)
@@ -249,9 +246,9 @@ class Stage:
 
 
 def _clamped(tree: Tree, use: Use, lane: str, lanes: int) -> tuple[Use, stripe.LoadIndex] | Refused:
-    """Return a use of all elements of a tensor that a kernel reads, and the place among them of what one would be.
+    """Return a use of all elements of a tensor that a kernel reads, and an element's place among them, clamped.
 
-    Places count vectors of ``lanes`` elements; those that lie outside are those of the first and the last one.
+    Places count vectors of ``lanes`` elements; those outside are clamped to the first and the last vector.
     """
     first, size = reach_of(tree, use)
     address = use.address - first
@@ -265,7 +262,7 @@ def _clamped(tree: Tree, use: Use, lane: str, lanes: int) -> tuple[Use, stripe.L
 
 
 def reach_of(tree: Tree, use: Use) -> tuple[int, int]:
-    """Return where what a kernel touches of the memory of a use begins, and how many elements lie up to its end."""
+    """Return the start of the kernel's touched part of a use's memory, and the number of its elements."""
     ends = [
         (stride * low, stride * high)
         for stride, (low, high) in zip(use.strides, bounds_of(tree, use.root), strict=True)
@@ -370,9 +367,9 @@ class Accumulate:
         around: Set[str],
         common: tuple[Affine, ...],
     ) -> tuple[Item, Item]:
-        """Return what sets the memory to the identity, and what merges it into elements that are defined.
+        """Return the items that set the memory to the identity, and that merge it into defined elements.
 
-        Where ``common`` tests fail nothing is merged.
+        Nothing is merged where ``common`` tests fail.
         """
         inner = {f"{self.into}_{axis}": size for axis, size in enumerate(footprint.sizes)}
         places = tuple(map(_part, inner, footprint.sizes))
@@ -413,7 +410,7 @@ class Accumulate:
 
 
 def with_touching_replaced(tree: Tree, name: str, memory: tuple[str, ...], rewrite: Rewrite) -> Tree | Refused:
-    """Return the tree with something else for each loop of a name inside of which memory is touched."""
+    """Return the tree with each loop of a name that uses a memory inside replaced."""
     found = [loop for loop in tree.loops() if loop.name == name]
     meant = {id(loop) for loop in found if any(use.root in memory for leaf in loop.leaves for use in leaf.uses)}
     if found and not meant:
@@ -429,7 +426,7 @@ def _inside(
     change: Callable[[Use, Mapping[str, Affine]], Use],
     places: Mapping[str, Affine],
 ) -> tuple[Item, ...]:
-    """Return items with other uses inside of loops ``over``, by their place along these; of all uses without such."""
+    """Return items with uses inside of loops ``over`` replaced, by position along these; all uses without loops."""
     done: list[Item] = []
     for item in items:
         if isinstance(item, Leaf):
@@ -491,7 +488,7 @@ class RFactor:
     def _factored(
         self, tree: Tree, apart: Sequence[Accumulate], loop: Loop, around: tuple[Loop, ...], through: Sequence[int]
     ) -> Replaced | Refused:
-        """Return loops in turn in place of one that clear, fill and merge memory of its iterations."""
+        """Return the loops that clear, fill and merge memory of a loop's iterations, in place of the loop."""
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         body: tuple[Item, ...] = (loop,)
@@ -510,7 +507,7 @@ class RFactor:
 
 
 def _stored(part: Partial, over: tuple[str, ...]) -> tuple[Item, ...] | Refused:
-    """Return items that store elements in place of merging into them, refused where that is not once into each."""
+    """Return items that store elements in place of merging; refused where they do not merge once into each."""
     found = [each for each in touches(part.body) if each.use.root == part.memory.name]
     (merge,), (one, *others) = leaves((part.last,)), found
     across, along = ([loop for loop in one.path if (loop.name in over) == each] for each in (True, False))
@@ -533,7 +530,7 @@ def _level(parts: Sequence[Partial], number: int, size: int, left: int) -> Item:
 
 
 def _merging(part: Partial, source: Affine, place: Affine) -> tuple[Item, ...]:
-    """Return what merges an element of an array into another one of it."""
+    """Return the item that merges an element of an array into another of its elements."""
     assert isinstance(part.last, Loop)
     (own,) = [use for leaf in part.last.leaves for use in leaf.uses if use.root == part.memory.name]
     read, target = (own.substitute({part.last.name: each}) for each in (source, place))
@@ -559,12 +556,12 @@ class Place:
     level: Level
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
-        """Return the tree with the memory there."""
+        """Return the tree with the memory at its level."""
         return with_memory(tree, self.memory, lambda found: attrs.evolve(found, location=self.level.location))
 
 
 def with_memory(tree: Tree, name: str, change: Callable[[stripe.Refinement], stripe.Refinement]) -> Tree | Refused:
-    """Return the tree with something else for what the kernel allocates of a name; refused where there is none."""
+    """Return the tree with the kernel's allocation of a name replaced; refused if there is none."""
     names = [a.name for a in (*tree.allocations, *(a for loop in tree.loops() for a in loop.allocations))]
     if name not in names:
         return refused("TR716", memory=name, known=", ".join(names))
@@ -584,7 +581,7 @@ def with_memory(tree: Tree, name: str, change: Callable[[stripe.Refinement], str
 
 
 def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping[str, int]) -> tuple[Affine, ...]:
-    """Return constraints that keep an access within what the kernel touches of a tensor, or within its own memory.
+    """Return constraints that keep an access within the kernel's part of a tensor, or within its own memory.
 
     ``own`` are the sizes of loops that are about to be made.
     """
@@ -598,14 +595,14 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
 
 
 def bounds_of(tree: Tree, root: str) -> tuple[tuple[int, int], ...]:
-    """Return the first and the last element of memory along each axis: of its own, or that the kernel touches."""
+    """Return the first and the last element along each axis, of the kernel's memory or of a tensor's touched part."""
     made = (*tree.allocations, *(each for loop in tree.loops() for each in loop.allocations))
     held = [each for each in made if each.name == root]  # memory may have grown since the first step
     return tuple((0, size - 1) for size in held[-1].shape.sizes) if held else tree.bounds.get(root, ())
 
 
 def _elements(use: Use, access: tuple[Affine, ...]) -> dict[str, Affine]:
-    """Return what indices are that move ``use`` along one axis alone where it touches the element at ``access``."""
+    """Return the values of indices that move ``use`` along one axis only, where it touches element ``access``."""
     alone = zip(use.access, access, strict=True)
     return {own.indices[0]: other - own.offset for own, other in alone if [c for _, c in own.terms] == [1]}
 
@@ -613,9 +610,9 @@ def _elements(use: Use, access: tuple[Affine, ...]) -> dict[str, Affine]:
 def _where_defined(
     touching: list[tuple[Leaf, Use]], use: Use, known: Set[str], tests: Callable[[Leaf], tuple[Affine, ...]]
 ) -> tuple[Affine, ...]:
-    """Return the tests of all that overwrites a memory, as tests of the element that ``use`` touches of it.
+    """Return the tests of all overwrites of a memory, as tests of the element that ``use`` touches.
 
-    Those that need indices other than ``known`` are left out.
+    Tests with indices other than ``known`` are left out.
     """
     found = [
         [test.substitute(_elements(each, use.access)) for test in tests(leaf)]
@@ -633,7 +630,7 @@ def _names(into: str, rank: int) -> tuple[str, ...]:
 
 
 def taken_for(tree: Tree, known: Known, arrays: tuple[str, ...], *others: str) -> Refused | None:
-    """Return why memory, what is done with it, and others cannot have these names; None where they can."""
+    """Return the reason why memory, its loops, and others cannot have these names; None where they can."""
     if known.trusted:
         return None
     rank = max(len(use.access) for leaf in leaves(tree.body) for use in leaf.uses)
@@ -670,7 +667,7 @@ class Pipeline:
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with the loop running ahead."""
+        """Return the tree with the loop pipelined."""
         stages = accepted(known.size(self.stages, tree))
         if stages < 2:
             return refused("TR740", loop=self.loop, stages=stages)

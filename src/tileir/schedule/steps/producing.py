@@ -1,7 +1,7 @@
-"""Steps that take in the kernel that makes what this one reads: inline, compute_at and join_kernel.
+"""Steps that include the kernel that computes an input: inline, compute_at and join_kernel.
 
-Such a kernel stores one element of one tensor at each of its points, at the place that its indices say. So whoever
-knows the place of an element knows the point that makes it, and can compute it itself.
+A producer stores one element of one tensor at each of its points, at the position given by its indices. So the position
+of an element determines the point that computes it.
 """
 
 from __future__ import annotations
@@ -142,10 +142,7 @@ class JoinKernel:
 
 @refusing
 def _taken_in(tree: Tree, tensor: str, known: Known) -> tuple[Tree, str, Producer] | Refused:
-    """Return a tree that knows what the producer of a tensor reads, how it sees the tensor, and the producer.
-
-    The producer has names of its own.
-    """
+    """Return a tree with the inputs of a tensor's producer, its use of the tensor, and the renamed producer."""
     tree, root, producer = accepted(_producer_of(tree, tensor, known, unread=False))
     producer = producer.renamed_apart(tree.names())
     inner = producer.tree
@@ -157,7 +154,7 @@ def _taken_in(tree: Tree, tensor: str, known: Known) -> tuple[Tree, str, Produce
 
 @refusing
 def _producer_of(tree: Tree, tensor: str, known: Known, *, unread: bool) -> tuple[Tree, str, Producer] | Refused:
-    """Return a tree with one view of a tensor, the name of that, and the kernel that makes the tensor before it."""
+    """Return a tree with one view of a tensor, the view's name, and the earlier kernel that computes the tensor."""
     root, source = _view_of(tree, tensor)
     if not root:
         return refused("TR738", tensor=tensor, known=", ".join(tree.bounds))
@@ -180,7 +177,7 @@ def _producer_of(tree: Tree, tensor: str, known: Known, *, unread: bool) -> tupl
 
 
 def _view_of(tree: Tree, tensor: str) -> tuple[str, str]:
-    """Return which view of a kernel is called so, or shows memory of the program that is, and that memory."""
+    """Return the kernel's view of this name, or of program memory of this name, and that memory."""
     used = {use.root for leaf in leaves(tree.body) for use in leaf.uses if use.direction.reads}
     views = [each for each in tree.kernel.refinements if each.name in used and each.source]
     called = [each for each in views if each.name == tensor] or [each for each in views if each.source == tensor]
@@ -188,7 +185,7 @@ def _view_of(tree: Tree, tensor: str) -> tuple[str, str]:
 
 
 def _chosen_by_data(tree: Tree, tensor: str) -> bool:
-    """Return whether data decide which element of a tensor is read."""
+    """Return whether data choose the element of a tensor that is read."""
     for leaf in leaves(tree.body):
         names = {use.name for use in leaf.uses if use.root == tensor}
         if any(isinstance(s, stripe.Load) and s.source in names and s.index is not None for s in leaf.statements):
@@ -197,7 +194,7 @@ def _chosen_by_data(tree: Tree, tensor: str) -> bool:
 
 
 def _with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Replaced]) -> Replaced:
-    """Return items with something else in place of each leaf; memory for it is made by the loop around."""
+    """Return items with each leaf replaced; the surrounding loop makes memory for it."""
     done: list[Item] = []
     memory: list[stripe.Refinement] = []
     for item in items:
@@ -214,7 +211,7 @@ def _with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Replaced]) 
 
 @attrs.frozen(repr=False)
 class Producer:
-    """A kernel that makes a tensor.
+    """A kernel that computes a tensor.
 
     Attributes:
         tree: The kernel.
@@ -231,7 +228,7 @@ class Producer:
     @classmethod
     @refusing
     def of(cls, kernel: stripe.Block, source: str) -> Producer | Refused:
-        """Return a kernel as the producer of a tensor, or why it is none."""
+        """Return a kernel as the producer of a tensor, or the reason why it is not one."""
         tree = accepted(tree_of(kernel))
         body, loops, allocations = tree.body, [], tree.allocations
         while len(body) == 1 and isinstance(body[0], Loop) and not body[0].reduces:
@@ -254,11 +251,11 @@ class Producer:
 
     @property
     def is_flat(self) -> bool:
-        """True if statements alone make an element."""
+        """True if an element is computed without loops."""
         return len(self.body) == 1 and not self.allocations
 
     def holds(self, use: Use, reach: tuple[tuple[int, int], ...]) -> bool:
-        """Return whether what a use sees within bounds is made, along the same axes."""
+        """Return whether the producer computes a use's view within bounds, along equal axes."""
         own = self.tree.bounds[self.stored.root]
         same = use.strides == self.stored.strides and len(reach) == len(own)
         return same and all(
@@ -266,12 +263,12 @@ class Producer:
         )
 
     def values(self, place: tuple[Affine, ...]) -> dict[str, Affine]:
-        """Return the values of indices that make the element at a place."""
+        """Return the index values of the point that computes the element at a position."""
         axes = zip(self.stored.access, place, strict=True)
         return {own.indices[0]: affine - own.offset for own, affine in axes if own.terms}
 
     def renamed_apart(self, names: NameScope) -> Producer:
-        """Return the producer with names of its own for all loops and all memory."""
+        """Return the producer with fresh names for all loops and all memory."""
         loops = {loop.name: names.fresh(loop.name) for loop in self.tree.loops()}
         roots = {each.name: names.fresh(each.name) for each in self.tree.kernel.refinements}
         stem = attrs.evolve(self.tree, body=(Loop("", 1, self.body, allocations=self.allocations),))
@@ -283,14 +280,14 @@ class Producer:
         return Producer(tree, around.body, around.allocations, stored)
 
     def beside(self, names: NameScope, root: str, loops: Mapping[str, str]) -> Tree:
-        """Return the kernel with names of its own, but those that ``loops`` get, and with its tensor as ``root``."""
+        """Return the kernel with fresh names, except for those in ``loops``, and with its tensor as ``root``."""
         names.add(*loops.values())
         own = {loop.name: loops.get(loop.name) or names.fresh(loop.name) for loop in self.tree.loops()}
         roots = {each.name: names.fresh(each.name) for each in self.tree.kernel.refinements}
         return with_names(self.tree, own, {**roots, self.stored.root: root})
 
     def in_place_of(self, leaf: Leaf, target: Use) -> Replaced:
-        """Return what makes the element that a leaf copies, and stores it where the leaf does."""
+        """Return items that compute the element copied by a leaf, and store it where the leaf does."""
         place = next(use.access for use in leaf.uses if use is not target)
         values, constraints = self.values(place), leaf.constraints
 
@@ -300,7 +297,7 @@ class Producer:
         return Replaced(map_uses(map_leaves(self.body, values, *constraints), stored), self.allocations)
 
     def inlined(self, leaf: Leaf, root: str, names: NameScope) -> Leaf:
-        """Return a leaf that computes what it loaded of a tensor."""
+        """Return a leaf that computes the elements that it loaded from a tensor."""
         seen = {use.name: use.access for use in leaf.uses if use.root == root}
         made = _Inlined([use for use in leaf.uses if use.root != root], names)
         same: dict[str, str] = {}
@@ -326,7 +323,7 @@ class _Inlined:
         self.views = {attrs.evolve(use, name=""): use.name for use in self.uses if not use.direction.writes}
 
     def element(self, producer: Producer, place: tuple[Affine, ...]) -> str:
-        """Return the scalar that holds the element at a place, after the statements that compute it."""
+        """Return the scalar that holds the element at a position, after the statements that compute it."""
         if place not in self.known:
             (own,) = producer.body
             assert isinstance(own, Leaf)
@@ -348,20 +345,20 @@ class _Inlined:
 
 
 def _is_held(use: Use, tree: Tree) -> bool:
-    """Return whether a use is of memory of the caller."""
+    """Return whether a use refers to memory of the caller."""
     own = {each.name for item in walk(tree.body) if isinstance(item, Loop) for each in item.allocations}
     return use.root not in own and all(each.name != use.root for each in tree.allocations)
 
 
 def _stores_plainly(leaf: Leaf) -> bool:
-    """Return whether the last statement of a leaf is its only store, to a place that no data decide."""
+    """Return whether the only store of a leaf is its last statement, at an address independent of data."""
     stores = Counter(isinstance(statement, stripe.Store) for statement in leaf.statements)
     last = leaf.statements[-1]
     return stores[True] == 1 and isinstance(last, stripe.Store) and last.index is None
 
 
 def with_one_root(tree: Tree, tensor: str) -> Tree:
-    """Return the tree with all views of the tensor behind one of them as one: neighbours are seen by several."""
+    """Return the tree with all views of a root's tensor as one, as neighbours may have separate views."""
     sources: Mapping[str, str] = {each.name: each.source for each in tree.kernel.refinements if each.source}
     shown = [name for name, source in sources.items() if name in tree.bounds and source == sources.get(tensor)]
     if len(shown) < 2 or len({len(tree.bounds[name]) for name in shown}) > 1:

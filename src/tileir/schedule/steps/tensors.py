@@ -1,4 +1,4 @@
-"""Steps that hand work to instructions of the device: tensorise, interleave, and transpose, which turns tiles."""
+"""Steps for instructions of the device: tensorise, interleave, and transpose of register tiles."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Tensorise:
         return Replaced((attrs.evolve(loop, binding=stripe.Binding.LANE, body=(inner,)),))
 
     def _against_leaf(self, terms: Loop, row: Fragment) -> Refused | None:
-        """Return why the statements inside are no such instruction."""
+        """Return the reason why the statements inside do not match the instruction."""
         leaf = terms.body[0]
         if len(terms.body) > 1 or not isinstance(leaf, Leaf) or terms.allocations:
             return refused("TR744", fragment=row.name)
@@ -123,7 +123,7 @@ class Interleave:
 
 
 def _parts(place: Affine, by: int, ranges: Mapping[str, int]) -> tuple[Affine, Affine] | None:
-    """Return the number of a group of neighbours, and the place in it; None where indices decide about both."""
+    """Return the number of a group of neighbours, and the position in it; None where indices decide about both."""
     whole = Affine.of({name: int(step) // by for name, step in place.terms if step % by == 0}) + place.offset // by
     rest = place - whole * by
     low, high = rest.bounds(ranges)
@@ -144,7 +144,7 @@ class Transpose:
     loops: tuple[str, str]
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
-        """Return the tree with tiles of registers for what is transposed."""
+        """Return the tree with register tiles for transposed inputs."""
         written = {use.root for leaf in leaves(tree.body) for use in leaf.uses if use.direction.writes}
         names = tree.names()
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._turned(loop, written, names))
@@ -182,11 +182,11 @@ def _is_single(use: Use) -> bool:
 def turned_tile(
     source: Use, row: str, column: str, lanes: int, names: NameScope, tests: tuple[Affine, ...] = ()
 ) -> tuple[tuple[stripe.Refinement, ...], tuple[Item, ...], Use]:
-    """Return allocations, items that load and turn a tile of ``source``, and the use of its elements afterwards.
+    """Return allocations, items that load and transpose a tile of ``source``, and the use of its elements afterwards.
 
-    ``source`` is contiguous along ``row``, far apart along ``column``; both have ``lanes`` values, a power of two from
-    2 on. The items, and statements that read the result along ``column``, run at each point of all other indices. Where
-    ``tests`` fail, nothing is loaded.
+    ``source`` is contiguous along ``row`` and strided along ``column``; both have ``lanes`` values, a power of two of
+    at least 2. The items, and statements that read the result along ``column``, run at each point of all other indices.
+    Where ``tests`` fail, nothing is loaded.
     """
     what = ("rows", "columns")
     memory = [
