@@ -1,1 +1,1 @@
-"""The model of what blocks of Stripe cost on a machine: points, regions, traffic between memories, cycles of a core."""
+"""Cost model of Stripe blocks on a machine: points, regions, memory traffic, cycles of a core."""

@@ -94,7 +94,7 @@ def cycles_of(scope: Scope, machine: Machine) -> Cycles:
 
 
 def issues_of(scope: Scope) -> int:
-    """Return how many points of a block are issued together: those of unrolled and vector indices."""
+    """Return the number of points of a block that are issued together: those of unrolled and vector indices."""
     unrolled, lanes = _expanded(scope)
     return prod(unrolled.values()) * prod(lanes.values())
 
@@ -116,7 +116,7 @@ def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
 
 @attrs.define(eq=False, repr=False)
 class _Counter:
-    """Adds up what the statements of one block issue."""
+    """Counter of the instructions issued by the statements of one block."""
 
     scope: Scope
     machine: Machine
@@ -172,7 +172,7 @@ class _Counter:
         return Cycles(self.arithmetic, self.transfer, self.local, self.latency, self.overhead)
 
     def _special(self, statement: stripe.Special) -> None:
-        """Count what a statement does that takes whole tensors."""
+        """Count a statement that takes whole tensors."""
         if statement.name == "order":
             keys = self.scope.block.refinement(statement.inputs[0]).shape
             lanes = max(1, self.machine.vector_bytes // DType.I64.itemsize)
@@ -193,7 +193,7 @@ class _Counter:
         return prod([size for loop, size in self.vector.items() if loop in moved])
 
     def _vectors(self, moved: frozenset[int], dtype: DType) -> float:
-        """Return how many instructions the lanes of one copy take."""
+        """Return the number of vector instructions for the lanes of one copy."""
         lanes = self._lanes(moved)
         return lanes if self.machine.vector_bytes == 0 else -(-lanes // self.machine.lanes(accumulator(dtype)))
 
@@ -208,7 +208,7 @@ class _Counter:
         self.arithmetic += weight * instructions / rate
 
     def _operand(self) -> DType:
-        """Return the dtype of what a block of matrix instructions reads."""
+        """Return the dtype of the operands of matrix instructions in a block."""
         return next(access.dtype for access in self.scope.accesses.values() if access.reads)
 
     def _transfer(self, access: Access, times: int) -> None:
@@ -230,7 +230,7 @@ class _Counter:
             self.transfer += copies * pieces * max(lanes * itemsize / pieces, least) / self._port_bytes()
 
     def _different(self, access: Access) -> tuple[int, bool]:
-        """Return how many threads in lock-step touch different elements, and whether these lie side by side."""
+        """Return the number of threads of a warp that touch different elements, and whether these are contiguous."""
         threads = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.binding is stripe.Binding.THREAD]
         left, different = self.machine.width, 1
         nearest = 0
@@ -246,7 +246,7 @@ class _Counter:
         return different, 0 < nearest <= prod(self.vector.values()) and not access.sizes
 
     def _from_banks(self, access: Access, nbytes: int) -> float:
-        """Return a thread's share of what local memory moves: what several threads read alike moves once."""
+        """Return a thread's share of local memory traffic: elements read by several threads move once."""
         different, _ = self._different(access)
         together = different * nbytes
         if not isinstance(self.scope.block.instruction, stripe.Product):
@@ -254,7 +254,7 @@ class _Counter:
         return together / self.machine.width
 
     def _from_lines(self, access: Access, nbytes: int) -> float:
-        """Return a thread's share of what moves from memory: whole sectors where threads are not side by side."""
+        """Return a thread's share of memory traffic: whole sectors where accesses are not coalesced."""
         different, beside = self._different(access)
         return different * (nbytes if beside else max(nbytes, SECTOR_BYTES)) / self.machine.width
 
@@ -279,16 +279,16 @@ class _Counter:
             self.latency = max(self.latency, chained * self.machine.latency(accumulator(access.dtype)))
 
     def _stays(self, access: Access) -> bool:
-        """Return whether the next iteration merges into the same elements, and so waits for this one."""
+        """Return whether the next iteration merges into the same elements, and so depends on this one."""
         loops = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.repeats]
         return bool(loops) and access.step(loops[-1].number) == 0
 
     def _spill(self) -> None:
-        """Count what becomes of accumulators that do not fit in the registers with what is merged into them.
+        """Count the spills of accumulators that do not fit the registers together with their operands.
 
-        Compilers load all vectors of an iteration first, and one more register takes what is broadcast. Where that is
-        too much, they do not spill the few accumulators that are left over but most of them: each is then loaded and
-        stored in every iteration, beside all else, since sums wait for it.
+        Compilers load all vectors of an iteration first, and one more register takes the broadcast operand. Under too
+        much pressure they spill most accumulators rather than the few in excess: each is then loaded and stored in
+        every iteration, on the critical path of its sum.
         """
         if not self.machine.registers:
             return

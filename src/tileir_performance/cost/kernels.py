@@ -30,11 +30,11 @@ class ProgramCost:
 
 
 def works_cost(works: Iterable[stripe.Work], launch_cost: Callable[[stripe.Launch], KernelCost]) -> ProgramCost:
-    """Return what works cost that follow one another; nesting is bounded, so recursion is.
+    """Return the cost of consecutive works; recursive, as nesting is bounded.
 
     Args:
         works: In their order.
-        launch_cost: Tells what one launch costs.
+        launch_cost: Returns the cost of one launch.
     """
     parts = [_work_cost(work, launch_cost) for work in works]
     return ProgramCost(tuple(kernel for part in parts for kernel in part.kernels), sum(part.seconds for part in parts))
@@ -71,13 +71,13 @@ def _work_cost(work: stripe.Work, launch_cost: Callable[[stripe.Launch], KernelC
 
 
 def _under(condition: str, cost: ProgramCost) -> ProgramCost:
-    """Return the cost of what runs on a condition."""
+    """Return the cost of works under a condition."""
     kernels = (attrs.evolve(each, conditions=(condition, *each.conditions)) for each in cost.kernels)
     return attrs.evolve(cost, kernels=tuple(kernels))
 
 
 def predict(program: sem.Program, machine: Machine) -> ProgramCost:
-    """Return what a program that obeys the rules costs; caches are taken as warm, as by the model of Stripe."""
+    """Return the predicted cost of a legal semtree program, with warm caches as in the model of Stripe."""
     total = sum(each.elements * each.dtype.itemsize for each in program.buffers)
     known: dict[int, KernelCost] = {}
 
@@ -104,12 +104,12 @@ def _work(work: sem.Work) -> stripe.Work:
 
 
 def predict_kernel(kernel: sem.KernelFunction, machine: Machine, program_bytes: int = 1 << 62) -> KernelCost:
-    """Return what one kernel costs.
+    """Return the predicted cost of one kernel.
 
     Args:
-        kernel: A kernel that obeys the rules.
+        kernel: A legal kernel.
         machine: The device.
-        program_bytes: The size of all memory of the program, which decides what caches hold at the start.
+        program_bytes: The size of all memory of the program, which decides the caches' initial content.
     """
     cost = kernel_cost(kernel, machine, program_bytes)
     held: dict[str, int] = {}

@@ -50,11 +50,11 @@ class Time:
 
 
 def predict_on(program: stripe.Program, machine: Machine, model: HardwareModel) -> ProgramCost:
-    """Return what a program costs: on the units of a model where its blocks lie on such, else on the machine.
+    """Return the cost of a program: on the units of a model where its blocks lie on units, else on the machine.
 
     Args:
         program: A program after any passes.
-        machine: The device whose hardware model it is, as one that does general work.
+        machine: The device described by the hardware model, for general work.
         model: The units, and the buses between them.
     """
     plain = predict(program, machine)
@@ -130,7 +130,7 @@ class _Nest:
         return (*self.around, *self.scope.constraints)
 
     def _points(self) -> int:
-        """Return how often the statements of the block run, in one run of the kernel."""
+        """Return the number of executions of the block's statements in one run of the kernel."""
         ranges = {loop.number: loop.range for loop in (*self.scope.outer, *self.scope.loops)}
         return count_points(ranges, self._inside).points
 
@@ -155,7 +155,7 @@ class _Nest:
         return [attrs.evolve(self, scope=child, unit=self._own, around=self._inside) for child in self.scope.children]
 
     def _beside(self, name: str) -> int:
-        """Return how many units share the points of the block: all of that name, unless one is named."""
+        """Return the number of units that share the points of the block: all of that name, unless one is named."""
         location = self.scope.block.location
         if location and location[-1].units:
             return 1
@@ -182,7 +182,7 @@ class _Nest:
                     yield access.root.location, nbytes / rate
 
     def _touched(self, access: Access, points: int) -> int:
-        """Return how many elements move between memory and unit: in each run of the block the different ones, once."""
+        """Return the number of elements moved between memory and unit: the distinct ones of each run of the block."""
         kept = [loop.range for loop in self.scope.loops if not access.step(loop.number) and not access.sizes]
         for size in kept:
             points = -(-points // size)
@@ -190,7 +190,7 @@ class _Nest:
 
 
 def _unit_of(block: stripe.Block, model: HardwareModel, otherwise: str) -> str:
-    """Return the execution or transfer unit on which a block lies; that of the block around it where nobody says."""
+    """Return the execution or transfer unit of a block; by default that of the surrounding block."""
     name = block.location[-1].name if block.location else ""
     units = (unit for unit in model.units if isinstance(unit, ExecutionUnit | TransferUnit))
     return name if any(unit.name == name for unit in units) else otherwise

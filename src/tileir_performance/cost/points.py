@@ -1,8 +1,8 @@
-"""Number of points of a box that meet linear constraints.
+"""Number of points of a box that satisfy linear constraints.
 
-Indices that no constraint joins are counted apart, and their numbers multiplied. Among joined ones the index with the
-largest range is solved for, and the points of all others are enumerated: exact, for any constraints, at the price of
-one step for each of those points. Beyond :data:`MOST_STEPS` the box that each constraint alone leaves is the bound.
+Indices without common constraints are counted separately, and their numbers multiplied. Among joined indices the one
+with the largest range is solved for, and the points of all others are enumerated: exact for any constraints, at a cost
+of one step per enumerated point. Beyond :data:`MOST_STEPS` the bound is the box left by each constraint alone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Constraint:
 
 @attrs.frozen
 class Count:
-    """A number of points, and whether it is exact; otherwise there are at most so many."""
+    """A number of points, and whether it is exact or an upper bound."""
 
     points: int
     exact: bool = True
 
 
 def count_points(ranges: Mapping[int, int], constraints: Iterable[Constraint]) -> Count:
-    """Return how many points of ``0 <= index < range`` meet all constraints."""
+    """Return the number of points of ``0 <= index < range`` that satisfy all constraints."""
     kept = []
     for constraint in constraints:
         low, high = _bounds(constraint, ranges)
@@ -110,7 +110,7 @@ def _count_joined(ranges: Mapping[int, int], constraints: Sequence[Constraint]) 
 
 
 def _bound(ranges: Mapping[int, int], constraints: Sequence[Constraint]) -> int:
-    """Return the size of the box that is left when each constraint alone cuts each index as far as it can."""
+    """Return the size of the box that remains after each constraint alone has cut each index."""
     low, high = dict.fromkeys(ranges, 0), {index: size - 1 for index, size in ranges.items()}
     for constraint in constraints:
         for index, coefficient in constraint.terms:

@@ -1,15 +1,13 @@
 """Predicted cost of a program on a machine: counts of every block, time of every kernel by its slowest resource.
 
-What these figures are, :mod:`tileir.passes.cost.figures` says.
+The figures are defined in :mod:`tileir.passes.cost.figures`.
 
-Bytes that move into a cache of some size, by what its capacity lets programs use again.
-
-Reuse along a loop works where what one iteration touches fits, or several where an access comes back to what another
-one touched some iterations ago: the layer condition (Stengel et al., ICS 2015; Hammer, Eitzinger, Hager and Wellein,
-"Kerncraft: a tool for analytic performance modeling of loop kernels", 2017), said for loop nests of any depth. A
-subtree whose data fits moves each line once; a loop of which an iteration fits moves what is new in each one; any other
-loop moves everything again in every iteration, as least recently used lines go first. Blocks in a row use what the one
-before left behind.
+Traffic into a cache depends on the reuse that its capacity allows. There is reuse along a loop where the data of one
+iteration fit, or of several where an access returns to elements that another one touched some iterations ago: the layer
+condition (Stengel et al., ICS 2015; Hammer, Eitzinger, Hager and Wellein, "Kerncraft: a tool for analytic performance
+modeling of loop kernels", 2017), stated for loop nests of any depth. A subtree whose data fit moves each line once; a
+loop of which an iteration fits moves the new lines of each iteration; any other loop moves everything again in every
+iteration, as least recently used lines are evicted first. Consecutive blocks reuse lines left by the previous one.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class Footprint:
 
 @attrs.frozen
 class Different:
-    """Bytes of different elements; at most so many where that is not exact."""
+    """Bytes of distinct elements; an upper bound where inexact."""
 
     bytes: int
     exact: bool
@@ -53,7 +51,7 @@ class Different:
 
 @attrs.define(eq=False, repr=False)
 class Traffic:
-    """Answers questions about one kernel; what is asked twice is worked out once."""
+    """Memory traffic of one kernel, with memoised answers."""
 
     kernel: Scope
     line_bytes: int
@@ -70,7 +68,7 @@ class Traffic:
                     self._inside[access.root.number] = access.root.elements * access.dtype.itemsize
 
     def footprint(self, scope: Scope, depth: int = 0) -> Mapping[int, Footprint]:
-        """Return what a subtree touches of each root, with the first ``depth`` loops of its own standing still."""
+        """Return the elements of each root that a subtree touches while its first ``depth`` loops stand still."""
         key = (id(scope), depth)
         found = self._footprints.get(key)
         if found is None:
@@ -78,7 +76,7 @@ class Traffic:
         return found
 
     def different(self, scope: Scope) -> Different:
-        """Return how many bytes of different elements a subtree touches in the whole run of the kernel."""
+        """Return the bytes of distinct elements that a subtree touches in the whole run of the kernel."""
         total, all_exact = 0, True
         for touched in self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER}), self._ranges):
             elements, exact = distinct(tuple(touched.regions))
@@ -99,14 +97,14 @@ class Traffic:
 
     @staticmethod
     def _still(scope: Scope, depth: int) -> frozenset[int]:
-        """Return the loops around a scope and its own first ones; threads of a group run side by side, so move."""
+        """Return the loops around a scope and its first own loops, except for threads, as these run in parallel."""
         return frozenset(n.number for n in (*scope.outer, *scope.loops[:depth]) if n.binding is not Binding.THREAD)
 
     @staticmethod
     def _touched(
         accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str], ranges: Mapping[int, int]
     ) -> Iterable[_Touched]:
-        """Return what some accesses touch of each root outside some locations, with some loops standing still."""
+        """Return the elements of each root outside some locations that accesses touch while some loops stand still."""
         found: dict[int, _Touched] = {}
         for access in accesses:
             root = access.root
@@ -131,9 +129,9 @@ class Traffic:
         return found
 
     def into(self, storage: Storage, share: float = 1.0) -> Moved:
-        """Return what the kernel moves into a cache, and out of it, if it may use ``share`` of it.
+        """Return the traffic of the kernel into and out of a cache of which it may use ``share``.
 
-        Allocations that fit are made in the same place again and again, and so stay there.
+        Allocations that fit reuse their addresses, and so stay in the cache.
         """
         capacity = storage.size_bytes * share
         moved = self._moved(self.kernel, 0, capacity)
@@ -158,10 +156,10 @@ class Traffic:
         return {root: moved.times(loop.range) for root, moved in inner.items()}
 
     def _held(self, scope: Scope, number: int) -> float:
-        """Return the bytes that a cache must hold for reuse along a loop of a scope, number ``number`` of its own.
+        """Return the bytes that a cache must hold for reuse along a scope's own loop number ``number``.
 
-        These are the lines of one iteration; of several, where one access touches what another one touched so many
-        iterations ago, as in stencils.
+        These are the lines of one iteration, or of several where one access returns to elements of another, as in
+        stencils.
         """
         loop = scope.loops[number]
         window = self._window(scope, loop)
@@ -171,7 +169,7 @@ class Traffic:
         return _size(self._lines(self._accesses(scope), still, {**self._ranges, loop.number: window}))
 
     def _window(self, scope: Scope, loop: Loop) -> int:
-        """Return how many iterations of a loop lie between accesses that touch the same elements, at most."""
+        """Return the largest number of iterations of a loop between accesses to the same elements."""
         starts: dict[tuple[int, int], list[int]] = {}
         for access in self._accesses(scope):
             step = abs(access.step(loop.number))
@@ -181,7 +179,7 @@ class Traffic:
         return max((window for window in windows if window < loop.range), default=1)
 
     def _body(self, scope: Scope, capacity: float) -> dict[int, Moved]:
-        """Return what the statements of a block move, one after the other; its own scalars count as the first."""
+        """Return the traffic of a block's statements in order; its own scalars come first."""
         total: dict[int, Moved] = {}
         if scope.accesses:
             total = _once(self._lines(scope.accesses.values(), self._still(scope, len(scope.loops))))
@@ -207,7 +205,7 @@ class _Touched:
     regions: dict[Region, tuple[bool, bool]] = attrs.field(factory=dict)
 
     def add(self, region: Region, access: Access) -> None:
-        """Add what an access touches."""
+        """Add the elements of an access."""
         reads, writes = self.regions.get(region, (False, False))
         self.regions[region] = reads or access.reads or access.merging is not None, writes or access.writes
 
@@ -244,10 +242,10 @@ def _once(footprint: Mapping[int, Footprint]) -> dict[int, Moved]:
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
-    """Return what a program costs, whatever passes it has been through.
+    """Return the cost of a program after any passes.
 
-    Caches are taken as warm: data of a program that fits in a cache as a whole is there when a run begins, as it is
-    when a function is called again and again.
+    Caches are assumed to be warm: data of a program that fit a cache as a whole are there when a run begins, as in
+    repeated calls.
     """
     used = uses_of(program.kernels, program.works)
     memory = {each.name: each for each in program.memory if each.name in used}
@@ -269,13 +267,13 @@ def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
 def predict_kernel(
     kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement], machine: Machine, program_bytes: int = 1 << 62
 ) -> KernelCost:
-    """Return what one kernel costs.
+    """Return the cost of one kernel.
 
     Args:
         kernel: A block of ``main``.
         tensors: The memory that it sees, by name.
         machine: The device.
-        program_bytes: The size of all tensors of the program, which decides what caches hold at the start.
+        program_bytes: The size of all tensors of the program, which decides the caches' initial content.
     """
     scope = scope_of(kernel, tensors)
     traffic = Traffic(scope, machine.storages[-1].line_bytes if machine.storages else 1)
@@ -296,7 +294,7 @@ def _points(scope: Scope, constraints: tuple[Constraint, ...] = ()) -> Count:
 
 
 def _executions(scope: Scope, points: int) -> float:
-    """Return how often a block's own statements are issued: once for all points of unrolled and vector indices."""
+    """Return the number of issues of a block's own statements: once for all points of unrolled and vector indices."""
     return points / issues_of(scope)
 
 
@@ -343,7 +341,7 @@ def _issue(cycles: Cycles, machine: Machine) -> float:
 
 
 def _bytes_of_a_point(scope: Scope) -> int:
-    """Return what the loads and stores of one point ask for."""
+    """Return the bytes that one point loads and stores."""
     total = 0
     for statement in scope.block.statements:
         match statement:

@@ -1,10 +1,10 @@
-"""Addresses that an access touches over a box of points, and the number of different ones that several accesses touch.
+"""Regions of addresses that an access touches over a box of points, and distinct addresses of several accesses.
 
 A region is ``offset + Σ stride·x`` with ``0 <= x < count`` for each of its dimensions. It is *exact* where every
-address arises once, which the construction sees to: a step that is a multiple of the dimension below it, and no longer
-than that, makes that dimension longer (a sliding window); a step beyond all below makes a new one. Both are how the
-extents of array sections are summed up in Creusillet and Irigoin, "Interprocedural array region analyses" (1996).
-What neither rule covers is bounded by the smaller of the number of points and the reach.
+address occurs once, which its construction ensures: a step that is a multiple of the dimension below it, and no longer
+than that, extends that dimension (a sliding window); a step beyond all below adds one. Creusillet and Irigoin,
+"Interprocedural array region analyses" (1996), summarise the extents of array sections by these two rules. Everything
+else is bounded by the smaller of the number of points and the reach.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Region:
         return 1 + sum(stride * (count - 1) for stride, count in self.dims)
 
     def limited(self, elements: int) -> Region:
-        """Return a region of so many of these addresses at most."""
+        """Return a region of at most this many of these addresses."""
         return self if self.elements <= elements else attrs.evolve(self, elements=elements, exact=False)
 
 
 def region_of(offset: int, steps: Iterable[tuple[int, int]]) -> Region:
-    """Return the region of an access that moves by each step so many times: (step, range) pairs."""
+    """Return the region of an access that moves by (step, range) pairs."""
     moves = []
     for step, size in steps:
         if step and size > 1:
@@ -83,7 +83,7 @@ def _region(offset: int, moves: Dims) -> Region:
 
 
 def distinct(regions: Sequence[Region]) -> tuple[int, bool]:
-    """Return how many different addresses some regions of one tensor hold, and whether that is exact."""
+    """Return the number of distinct addresses in regions of one tensor, and whether that is exact."""
     different = list(dict.fromkeys(regions))
     if len(different) == 1:
         return different[0].elements, different[0].exact
@@ -130,7 +130,7 @@ def _as_boxes(regions: Sequence[Region], first: int) -> list[Box] | None:
 
 
 def _union(boxes: Sequence[Box]) -> int:
-    """Return how many points some boxes hold together, by the cells between all their corners."""
+    """Return the number of points in the union of boxes, by the cells between all their corners."""
     if not boxes[0]:
         return 1
     cuts = sorted({corner for box in boxes for corner in box[-1]})
@@ -147,7 +147,7 @@ def _size(box: Box) -> int:
 
 
 def lines_of(region: Region, itemsize: int, line_bytes: int) -> float:
-    """Return how many lines of memory a region touches; the expected number where its alignment is not known."""
+    """Return the number of cache lines that a region touches; the expected number where its alignment is unknown."""
     run, runs, aligned = 1, 1, True
     for stride, count in region.dims:
         if stride * itemsize < line_bytes or stride <= run:

@@ -1,4 +1,4 @@
-"""The blocks of a kernel with every loop, constraint and access in absolute terms: what all counting starts from.
+"""The blocks of a kernel with absolute loops, constraints and accesses, as a basis for counting.
 
 Loops are numbered, since nested blocks may use one name twice. An access is a flat displacement, in elements, from the
 start of its root: a tensor of the program, or an allocation inside the kernel.
@@ -31,15 +31,14 @@ class Loop:
 
 @attrs.frozen
 class Root:
-    """Memory that accesses lead to.
+    """Memory behind accesses.
 
     Attributes:
-        number: Which one it is, in its kernel.
+        number: Its number in its kernel.
         name: The tensor or allocation.
         elements: From the first to the last.
-        location: Where an allocation lies: the name of its device; empty for tensors, and where nobody said.
+        location: The device name of an allocation; empty for tensors and by default.
         inside: Whether the kernel allocates it.
-
     """
 
     number: int
@@ -54,16 +53,15 @@ class Access:
     """Access of one block to a root.
 
     Attributes:
-        root: What it leads to.
-        terms: How far it moves with each loop.
-        offset: Where it starts.
+        root: The accessed memory.
+        terms: Step of the access for each loop.
+        offset: Its start.
         dtype: Of the elements.
-        sizes: (stride, count) of axes of which data, or a special, choose elements.
+        sizes: (stride, count) of axes whose elements are chosen by data or by a special.
         reads: Whether the block's own statements load through it.
         writes: Whether they store through it.
-        merging: How stored values merge with what is there; None where they replace it.
+        merging: Aggregation of stored values; None where they overwrite.
         chosen: The loops around a load or store of the one element that data choose; None for all other accesses.
-
     """
 
     root: Root
@@ -77,7 +75,7 @@ class Access:
     chosen: tuple[int, ...] | None = None
 
     def step(self, loop: int) -> int:
-        """Return how far the access moves when a loop goes on by one."""
+        """Return the displacement of the access per iteration of a loop."""
         return next((step for number, step in self.terms if number == loop), 0)
 
 
@@ -87,12 +85,11 @@ class Scope:
 
     Attributes:
         block: The block itself.
-        loops: Its own loops, the first one outermost; indices of a single point are not among them.
+        loops: Its own loops, outermost first, without those of a single iteration.
         constraints: Its own.
-        accesses: What its own scalar statements and specials touch, by the name of the view.
+        accesses: Accesses of its own scalar statements and specials, by the name of the view.
         children: The blocks among its statements.
         outer: The loops around it.
-
     """
 
     block: stripe.Block
@@ -198,7 +195,7 @@ def _value(affine: Affine, values: Mapping[str, tuple[Terms, int]]) -> tuple[Ter
 
 
 def _own_accesses(block: stripe.Block, views: Mapping[str, Access], around: tuple[int, ...]) -> dict[str, Access]:
-    """Return the views that the block's own statements touch, with what they do; ``around`` are the loops."""
+    """Return the accesses of the block's own statements by view; ``around`` are the loops."""
     found: dict[str, Access] = {}
     for statement in block.statements:
         match statement:

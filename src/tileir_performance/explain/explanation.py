@@ -47,13 +47,12 @@ class Explanation:
     """The costs of a program; ``str`` of it is a table for people.
 
     Attributes:
-        target: The device that was modelled.
-        kernels: What each kernel costs, in order.
+        target: The modelled device.
+        kernels: The costs of each kernel, in order.
         seconds: The predicted time of one run, under :attr:`assumptions`; less than that of all kernels where some run
-            side by side.
-        measured: The seconds that each one took on the device; empty where nothing was measured.
-        remarks: What each step of the pipeline did to each kernel, or why it refused; empty where no passes ran.
-
+            in parallel.
+        measured: The seconds of each kernel on the device; empty without measurement.
+        remarks: The remark of each step of the pipeline on each kernel; empty where no passes ran.
     """
 
     target: str
@@ -88,7 +87,7 @@ class Explanation:
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the representation for notebooks."""
         return explanation_html(self)
 
     def to_json(self, *, remarks: bool = False) -> str:
@@ -110,24 +109,23 @@ def explain(
     after: str | None = None,
     measure: bool = False,
 ) -> Explanation:
-    """Return what a function costs on a device.
+    """Return the costs of a function on a device.
 
     Args:
-        source: What costs are asked of, in the forms that :func:`tileir.compile` takes.
-            A program of the semtree is counted by the loops of its kernels.
-        arguments: What describes the inputs, as for :func:`tileir.compile`.
-        device: A device or its id; by default what the context chooses.
+        source: The function, in the forms that :func:`tileir.compile` takes. A program of the semtree is counted by the
+            loops of its kernels.
+        arguments: Description of the inputs, as for :func:`tileir.compile`.
+        device: A device or its id; by default the context's choice.
         context: Owner of devices; by default the process-wide one.
-        target: What passes are computed for, and costs, instead of the device; as for :func:`tileir.compile`.
-        passes: Stripe passes instead of those that tuning found or the target has; or the text, JSON or name of a
-            pipeline.
-        after: The step after which the program is looked at, by its own name or that of its pass; by default the last
-            one. A pass that runs several times is meant the last time.
+        target: Target of passes and costs instead of the device; as for :func:`tileir.compile`.
+        passes: Stripe passes instead of the tuned pipeline or the target's; or the text, JSON or name of a pipeline.
+        after: Stop after this step, given by its own name or that of its pass; by default the last one. Of a pass that
+            runs several times, the last run counts.
         measure: Whether to run each kernel on the device as well.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments; TIL902, no such pass runs, or a program with
-            a loop or branch is to be measured.
+        TileError: The function is wrong or does not fit the arguments; TIL902, no such pass runs, or a program with a
+            loop or branch is to be measured.
         BackendError: There is no such device, or it refused a kernel.
     """
     owner = owner_of(context)
@@ -147,7 +145,7 @@ def explain(
 
 
 def _predicted(request: Request, modelled: Target, after: str | None) -> tuple[Explanation, bool]:
-    """Return what a program costs, and whether it is a row of launches."""
+    """Return the cost of a program, and whether it is a sequence of launches."""
     if isinstance(request.program, SemProgram):
         if after is not None:
             raise fail("TIL902", "no pass runs on a program of the semtree: leave `after` out")
@@ -172,9 +170,9 @@ def asked(
     passes: tuple[Pass, ...] | str | None,
     on_device: bool = False,
 ) -> tuple[Request, DeviceInfo | None]:
-    """Return what costs are asked of, and the device; no device where the target says all, and nothing runs on one.
+    """Return the program to explain and its device; no device where the target alone decides.
 
-    The arguments are those of :func:`explain`, and so are the errors.
+    Arguments and errors are those of :func:`explain`.
     """
     origin, arguments = described(source, arguments)
     types = types_of(origin, arguments)
@@ -190,7 +188,7 @@ def asked(
 
 
 def explain_program(program: Program, target: Target) -> Explanation:
-    """Return what a Stripe program costs on a device, whatever passes it has been through."""
+    """Return the cost of a Stripe program on a device, after any passes."""
     from tileir.core.targets.target_file import hardware_of  # importing tileir must stay cheap
     from tileir.passes.cost.machine import machine_of
     from tileir_performance.cost.placed import predict_on
@@ -201,7 +199,7 @@ def explain_program(program: Program, target: Target) -> Explanation:
 
 
 def explain_kernels(program: SemProgram, target: Target) -> Explanation:
-    """Return what a program of the semtree costs on a device, by the loops of its kernels."""
+    """Return the cost of a semtree program on a device, by the loops of its kernels."""
     from tileir.core.targets.target_file import hardware_of  # importing tileir must stay cheap
     from tileir.passes.cost.machine import machine_of
     from tileir_performance.cost.kernels import predict

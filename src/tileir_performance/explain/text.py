@@ -146,14 +146,13 @@ def _level_table(kernel: KernelCost) -> Table:
 
 
 def remark_lines(remarks: Iterable[Remark], *, everything: bool = False) -> Iterator[str]:
-    """Yield the remarks on each kernel under its name: what steps did, and refusals that somebody could act on.
+    """Yield the remarks on each kernel under its name: changes, and refusals that a user could act on.
 
-    Where the pattern of a script fits no kernel, somebody could act on that.
+    The latter include scripts whose pattern matches no kernel.
 
     Args:
         remarks: The remarks, by step.
-        everything: Whether to tell all refusals.
-
+        everything: Whether to list all refusals.
     """
     said = [*remarks]
     fitting = {remark.position for remark in said if remark.code not in UNFIT}
@@ -170,7 +169,7 @@ def remark_lines(remarks: Iterable[Remark], *, everything: bool = False) -> Iter
 
 
 def as_json(found: Explanation, *, remarks: bool = False) -> str:
-    """Return everything that is known of the kernels, and what was said of them where that is asked for."""
+    """Return all facts about the kernels, and the remarks on request."""
     measured = found.measured
     document: dict[str, Any] = {
         "target": found.target,

@@ -19,7 +19,7 @@ from tileir_performance.explain.explanation import asked, explain_program
 
 
 class Choice(Protocol):
-    """A tile as a pass has it: its size along each index, what it costs, and the bytes and cache lines it touches."""
+    """A candidate tile: its size along each index, its cost, and the bytes and cache lines it touches."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -151,16 +151,16 @@ def tile_tables(
     passes: tuple[Pass, ...] | str | None = None,
     count: int = 5,
 ) -> tuple[TileTable, ...]:
-    """Return the cheapest tiles of each block that a step such as ``autotile`` splits, or leaves as it is.
+    """Return the cheapest tiles of each block that a step such as ``autotile`` considers.
 
     Args:
-        source: What is tiled, in the forms that :func:`tileir.compile` takes; no program of the semtree.
-        arguments: What describes the inputs, as for :func:`tileir.compile`.
-        device: A device or its id; by default what the context chooses.
+        source: The program to tile, in the forms that :func:`tileir.compile` takes; no program of the semtree.
+        arguments: Description of the inputs, as for :func:`tileir.compile`.
+        device: A device or its id; by default the context's choice.
         context: Owner of devices; by default the process-wide one.
-        target: What passes are computed for, instead of the device; as for :func:`tileir.compile`.
+        target: Target of passes instead of the device; as for :func:`tileir.compile`.
         passes: Stripe passes instead of those of the target; or the text, JSON or name of a pipeline.
-        count: How many tiles of each block.
+        count: Number of tiles for each block.
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments; TIL902, no step chooses tiles.
@@ -187,7 +187,7 @@ def tile_tables(
 
 @attrs.frozen(repr=False)
 class _Blocks:
-    """A pass that changes nothing, and keeps what a pass with the same options would look at."""
+    """A pass that changes nothing and records the blocks that a pass with equal options considers."""
 
     name: ClassVar[str] = "tiles"
     options: Tiling

@@ -1,7 +1,7 @@
-"""Other options that the passes of a pipeline could have: what tuning searches, as data, and the search by the model.
+"""Search over the options of a pipeline's passes by the cost model, with the search space as data.
 
-:data:`SPACES` says, for each pass by name, which values of which options are worth a try; a value that makes no
-difference to a program costs a prediction and no more.
+:data:`SPACES` lists, for each pass by name, values of options that are worth a try; a value without effect on a program
+costs one prediction.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
 
 @attrs.frozen
 class Candidate:
-    """A pipeline, what it makes of a program, the time that the model expects of that, and the pass that differs."""
+    """A pipeline, its result for a program, the predicted time, and the pass that was changed."""
 
     passes: tuple[Pass, ...]
     program: Program = attrs.field(repr=False, eq=False)
@@ -90,10 +90,10 @@ def variants(step: Pass) -> Iterator[Pass]:
 
 
 def chosen(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
-    """Return so many candidates, the first one and those to time beside it.
+    """Return up to this many candidates: the first one and those to time against it.
 
-    Half of them are the best by the model. The others are the best of each pass that was changed, in turn, since the
-    model may not see what an option is good for.
+    Half of them are the best by the model. The others are the best of each changed pass in turn, since the model may
+    underestimate an option.
     """
     best = list(ranked[: 1 + -(-count // 2)])
     rest = grouped((candidate.knob, candidate) for candidate in ranked[len(best) :])
@@ -104,18 +104,17 @@ def chosen(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
 
 @attrs.define(eq=False, repr=False)
 class Search:
-    """Looks for pipelines with different results, the best first, by changing one pass at a time.
+    """Search for pipelines with different results, best first, by changing one pass at a time.
 
-    Two sweeps: the first changes each pass of the given pipeline alone, the second starts from the best that the first
-    one found. What equal beginnings of pipelines make of the program is worked out once.
+    Two sweeps: the first changes each pass of the given pipeline alone, the second starts from the best result of the
+    first. Results of common prefixes of pipelines are computed once.
 
     Attributes:
         program: A program before any pass.
-        machine: What predicts its time.
-        stop: Asked between candidates; the search ends early where it says so.
-        found: The candidates so far, by the kernels that they make.
-        failed: What could not be tried.
-
+        machine: The cost model.
+        stop: Asked between candidates; the search ends early when it returns True.
+        found: The candidates so far, by their kernels.
+        failed: Candidates that could not be tried.
     """
 
     program: Program
@@ -128,7 +127,7 @@ class Search:
     def run(self, passes: tuple[Pass, ...], progress: Callable[[int, int], None] | None = None) -> list[Candidate]:
         """Return the given pipeline first, if it works, then all others that were found, by predicted time.
 
-        ``progress`` is told how many pipelines were looked at, and of how many.
+        ``progress`` is called with the number of tried pipelines and their total.
         """
         total = 2 * sum(1 for step in passes for _ in variants(step))
         first = self._try(passes)

@@ -69,7 +69,7 @@ class Contest:
 
     @classmethod
     def of(cls, request: Request, context: Context, device: DeviceInfo) -> Contest:
-        """Return a contest whose standard is what the usual pipeline of the request computes.
+        """Return a contest whose reference is the result of the request's default pipeline.
 
         Raises:
             BackendError: The device refused that.
@@ -152,7 +152,7 @@ class Contest:
         return time.process_time if self.device.target.threads == 1 else time.perf_counter
 
     def _is_asynchronous(self) -> bool:
-        """Return whether calls copy to a device and back, so that its own clock has to tell of the kernels alone."""
+        """Return whether calls copy to a device and back, so that its own clock must time the kernels alone."""
         return is_asynchronous(self.context.executor(self.device))
 
     def _run(self, entrant: Entrant) -> float:

@@ -1,6 +1,6 @@
-"""Sketches at random, and changes of them: the moves of a search over schedules.
+"""Random sketches and mutations of them: the moves of a search over schedules.
 
-Whoever draws twice from a generator of the same seed gets the same sketches, on every machine.
+Drawing is deterministic: generators with equal seeds give equal sketches on every machine.
 """
 
 from __future__ import annotations

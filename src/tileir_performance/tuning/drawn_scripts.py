@@ -1,7 +1,7 @@
-"""Scripts for the kernels of a program, drawn and changed at random, and what the model expects of them.
+"""Random search over scripts for the kernels of a program, guided by the cost model and measurements.
 
-The search begins with empty scripts. It knows nothing of the schedules that a target has; what the passes before those
-make of a program is given. A kernel that has no script is left to the passes of the target.
+The search begins with empty scripts, without knowledge of a target's schedules, on the program as earlier passes leave
+it. A kernel without a script is left to the passes of the target.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class Drawn:
 
 @attrs.define(eq=False, repr=False)
 class ScriptSearch:
-    """Looks for scripts, the most promising first, by what the model expects and what was measured.
+    """Search for scripts, most promising first, by predictions and measurements.
 
-    Rounds of a search with the same seed, which is told the same times, are the same.
+    Rounds of searches with equal seeds and equal measured times are equal.
 
     Attributes:
         program: A program before any pass.
         passes: The usual pipeline.
-        machine: What predicts times.
+        machine: The cost model.
         vector_bytes: The width of a vector register.
-        seed: Where drawing begins.
-        stop: Asked between sketches; a round ends early where it says so.
+        seed: The seed of drawing.
+        stop: Asked between sketches; a round ends early when it returns True.
     """
 
     program: Program
@@ -105,7 +105,7 @@ class ScriptSearch:
         return next(places, len(self.passes))
 
     def round(self, timed: Sequence[tuple[Drawn, float]]) -> list[Drawn]:
-        """Return what to time next, given the times of all before; nothing where scripts fit none of the kernels."""
+        """Return the sketches to time next, given all earlier times; none where scripts fit none of the kernels."""
         if not self._rooms:
             return []
         best = [drawn for drawn, _ in sorted(timed, key=lambda each: each[1])[:PARENTS]]
@@ -122,9 +122,9 @@ class ScriptSearch:
         return chosen
 
     def _expected(self, drawn: Drawn, timed: Sequence[tuple[Drawn, float]]) -> float:
-        """Return what the model expects, corrected by how far it was off for what was timed, the more the more alike.
+        """Return the predicted time, corrected by the errors of predictions for similar timed sketches.
 
-        The model sees no difference between many sketches; those that are like fast ones are fast.
+        The model sees no difference between many sketches; those similar to fast ones are expected to be fast.
         """
         total = weights = 0.0
         for other, seconds in timed:
@@ -134,7 +134,7 @@ class ScriptSearch:
         return drawn.candidate.seconds * math.exp(total / weights if weights else 0.0)
 
     def _next(self, best: Sequence[Drawn]) -> dict[str, Sketch]:
-        """Return sketches at random: new ones, or ones like the best."""
+        """Return random sketches: new ones, or mutations of the best."""
         sketches = dict(self._random.choice(best).sketches) if best and self._random.random() < _LIKE_BEST else {}
         name = self._random.choice(list(self._rooms))
         room, held = self._rooms[name], sketches.get(name)
@@ -147,7 +147,7 @@ class ScriptSearch:
         return sketches
 
     def _add(self, sketches: Sketches) -> None:
-        """Let sketches wait to be timed, unless a step refuses, or others made the same kernels."""
+        """Queue sketches for timing, unless a step refuses or their kernels are known."""
         scripts: list[Pass] = []
         made: dict[str, tuple[Block, ...]] = {}
         for name, sketch in sketches.items():

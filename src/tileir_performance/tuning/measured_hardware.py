@@ -40,9 +40,9 @@ _MEASURED: Final = {
 
 
 def measured_hardware(context: Context, device: DeviceInfo) -> HardwareModel:
-    """Return the model of a processor, with measured rates, bandwidths and start of kernels.
+    """Return the hardware model of a processor with measured rates, bandwidths and launch overhead.
 
-    The clock of the model stays; rates in a cycle are such that the rates in a second are the measured ones.
+    The clock of the model stays; rates per cycle are scaled so that rates per second are the measured ones.
 
     Raises:
         BackendError: TIL804, the groups of the device have many threads; or it refuses a kernel.
@@ -78,7 +78,7 @@ def _with_rates(unit: ExecutionUnit, factors: dict[DType | None, float]) -> Exec
 
 
 def _scaled(bus: Bus, memory: str, width: float) -> Bus:
-    """Return a bus that reads from ``memory``, with a width such that all of its kind have ``width`` together."""
+    """Return a bus that reads from ``memory``, as wide as its share of ``width`` among equal buses."""
     if bus.sources != (memory,):
         return bus
     return attrs.evolve(bus, bytes_per_cycle=_rounded(width / bus.count))

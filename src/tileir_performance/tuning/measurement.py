@@ -36,7 +36,7 @@ def random_array(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator)
 
 
 def random_inputs(types: Mapping[str, TensorType], seed: int = 0) -> dict[str, Any]:
-    """Return an array or number for each input, the same ones for the same seed."""
+    """Return an array or number for each input; equal seeds give equal inputs."""
     rng = np.random.default_rng(seed)
     arrays = {name: random_array(tensor.dtype, tensor.shape, rng) for name, tensor in types.items()}
     drawn = {name: array.item() if types[name].weak else array for name, array in arrays.items()}
@@ -44,10 +44,10 @@ def random_inputs(types: Mapping[str, TensorType], seed: int = 0) -> dict[str, A
 
 
 def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tuple[float, ...]:
-    """Return the median time of each launch of a program, in order, when the whole program runs again and again.
+    """Return the median time of each launch of a program, in order, over repeated runs of the whole program.
 
-    Inputs are random. Devices with clocks of their own tell how long they were busy; elsewhere it is the time of a
-    launch that is waited for.
+    Inputs are random. Devices with clocks of their own report busy times; elsewhere the time includes waiting for a
+    launch.
 
     Raises:
         BackendError: The device refused a kernel.
@@ -77,7 +77,7 @@ def kernel_seconds(request: Request, context: Context, device: DeviceInfo) -> tu
 
 
 def _passed(compilation: Compilation, inputs: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the contents of input buffers, in order: arrays, and what numbers become."""
+    """Return the contents of input buffers, in order: arrays, and numbers as arrays."""
     function = compilation.arguments
     if function is None:
         return tuple(inputs.values())
@@ -94,7 +94,7 @@ def _content(buffer: Buffer, inputs: Iterator[Array]) -> Array | None:
 
 
 def _medians(run: Callable[[], Iterator[Callable[[], Event]]]) -> tuple[float, ...]:
-    """Return the median time of each launch; all are run in order, so that caches hold what they hold in a call."""
+    """Return the median time of each launch; all run in order, so that caches hold what a call leaves there."""
     _timed(run())
     once = sum(_timed(run()))
     rounds = max(3, min(RUNS, int(SECONDS / max(once, 1e-9))))

@@ -1,7 +1,7 @@
-"""Finding the fastest pipeline for a program on a device: what a search is asked, and what it answers.
+"""Search for the fastest pipeline of a program on a device: its request and its result.
 
-`tuner.py` has the searches, over options of passes and over scripts. What wins is kept in the cache on disk, where
-compilations of the same program for the same device find it.
+`tuner.py` has the searches, over options of passes and over scripts. The winner is kept in the cache on disk, where
+compilations of the program for the device find it.
 """
 
 from __future__ import annotations
@@ -50,13 +50,12 @@ class Tuned:
     """Result of a search.
 
     Attributes:
-        device: Where.
+        device: The device.
         passes: The fastest pipeline.
-        seconds: Its time, and
-        default_seconds: that of the usual pipeline, from the same rounds.
-        trials: All that was tried, in order, the usual pipeline first.
+        seconds: Its time.
+        default_seconds: The time of the usual pipeline, from the same rounds.
+        trials: All trials in order, the usual pipeline first.
         stored: Whether the cache on disk has the winner.
-
     """
 
     device: str
@@ -107,25 +106,25 @@ def tune(
     """Find the fastest pipeline for a function, and keep it for later compilations.
 
     Args:
-        source: What to tune, in the forms that :func:`tileir.compile` takes; no program of the semtree.
-        arguments: What describes the inputs, as for :func:`tileir.compile`; their values are random.
-        device: A device or its id; by default that of an array in a device's memory, or what the context chooses.
+        source: The function to tune, in the forms that :func:`tileir.compile` takes; no program of the semtree.
+        arguments: Description of the inputs, as for :func:`tileir.compile`; their values are random.
+        device: A device or its id; by default that of an array in a device's memory, or the context's choice.
         context: Owner of devices and of the cache on disk; by default the process-wide one.
-        target: Whose passes to start from instead of the device's, as for :func:`tileir.compile`; the winner is used
-            where the same target is named.
-        passes: What to start from instead, or the text, JSON or name of a pipeline. What wins is returned and not
-            kept, as it is not compared with what compilations use where nobody names passes.
+        target: Target whose passes to start from instead of the device's, as for :func:`tileir.compile`; compilations
+            for that target use the winner.
+        passes: Passes to start from instead, or the text, JSON or name of a pipeline. The winner is returned but not
+            kept, as compilations use other passes by default.
         time_limit: Seconds.
-        top: How many candidates to time; 16 where it is not said, and 200 with ``scripts``.
-        resume: Whether to take over the trials of a search that was killed.
-        scripts: Whether to look for scripts, from empty ones on, instead of options of passes.
-        seed: Where the drawing of scripts begins.
-        progress: Told where the search stands.
+        top: Number of candidates to time; by default 16, and 200 with ``scripts``.
+        resume: Whether to take over the trials of an interrupted search.
+        scripts: Whether to search for scripts, from empty ones on, instead of options of passes.
+        seed: Seed for drawing scripts.
+        progress: Called with the progress of the search.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments, or the pipeline is none.
-        ArgumentError: TIL707, a limit is no positive number; TIL712, it is a program of the semtree.
-        BackendError: There is no such device, or it refused the program as the usual pipeline makes it.
+        TileError: The function is wrong or does not fit the arguments, or the pipeline is invalid.
+        ArgumentError: TIL707, a limit is not a positive number; TIL712, it is a program of the semtree.
+        BackendError: There is no such device, or it refused the program under the usual pipeline.
     """
     count = top if top is not None else SCRIPT_TRIALS if scripts else TOP
     if not time_limit > 0 or count < 1:

@@ -32,16 +32,16 @@ class Sketch:
     """A schedule in a few numbers.
 
     Attributes:
-        order: The loops over outputs, the outermost first.
-        tiles: How many iterations of each of them stay together, innermost and unrolled; 1 for none.
+        order: The loops over outputs, outermost first.
+        tiles: Tile size of each of them, innermost and unrolled; 1 for none.
         vector: The loop over outputs whose tile is cut into vectors; empty for none.
         lanes: The lanes of a vector.
-        parts: How many vectors of partial results the loops inside have; 0 where they have no lanes.
-        unrolled: How many iterations of the loops inside are unrolled.
-        staged: Tensors that are copied, and the loop over outputs an iteration of which reads a copy.
-        tail: What becomes of iterations that fill no tile.
-        turned: The loop over outputs along which lies what is loaded by vectors and turned in registers; or empty.
-        grid: How many of the outer loops are groups of the grid, up to one whose iterations copy.
+        parts: Number of vectors of partial results in reduction loops; 0 without lanes.
+        unrolled: Number of unrolled iterations of reduction loops.
+        staged: Staged tensors, each with the loop over outputs of whose iterations it is staged.
+        tail: Treatment of iterations that fill no tile.
+        turned: The loop over outputs along which transposed inputs are contiguous; or empty.
+        grid: Number of outer loops bound to the grid, up to one whose iterations copy.
     """
 
     order: tuple[str, ...]
@@ -136,7 +136,7 @@ _UNROLLED: Final = "unrolled"
 
 @attrs.define(eq=False, repr=False)
 class _Writer:
-    """Steps so far, and the tree that they make; none are added behind one that refuses."""
+    """Steps so far, and their tree; no step is added after a refusal."""
 
     tree: Tree
     parameters: tuple[Parameter, ...]
@@ -215,7 +215,7 @@ def _inside(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
 
 
 def _partial(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
-    """Let lanes take turns in a loop inside, with partial results of their own for what it merges into."""
+    """Split a reduction loop over lanes, with partial results for each lane."""
     step, part = writer.split(loop, _PARTS, "step", "part")
     memory = _merged(writer.tree, part)
     own: list[str] = []
@@ -252,7 +252,7 @@ def _moves(access: tuple[object, ...], loop: str) -> bool:
 
 
 def _copied(sketch: Sketch, writer: _Writer, tensor: str, at: str) -> None:
-    """Copy what an iteration of a loop reads, so that vectors find neighbours in the copy."""
+    """Stage the inputs of an iteration of a loop, so that vectors find neighbours in the copy."""
     inner = {each.name for loop in writer.tree.loops() if loop.name == at for each in _below(loop.body)}
     uses = [use for leaf in leaves(writer.tree.body) for use in leaf.uses if use.root == tensor]
     axes = len(uses[0].access) if uses else 0

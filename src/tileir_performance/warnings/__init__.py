@@ -1,1 +1,1 @@
-"""Warnings, like a compiler's: what is legal, and seldom meant."""
+"""Compiler warnings about legal but suspicious programs."""

@@ -1,14 +1,11 @@
-"""Warnings about a Tile function for some types of its inputs: what is read and written outside, and lost digits.
+"""Warnings about a Tile function for given input types: accesses out of bounds, and loss of digits.
 
-What decides about indices is exact, by :mod:`tileir_performance.warnings.accesses`. Whether it was meant, nobody can
-know: leaving a tensor is how programs pad and cut. By default only what is hardly ever meant is told: contractions
-without any point, and an index alone that has two sizes, where the program does not say which one counts.
+Leaving a tensor is how programs pad and cut. By default only the least likely intentions are reported: contractions
+without any point, and an index alone on axes of two sizes, where the program does not say which one counts.
 
-Exact decision whether the accesses of a contraction stay inside their tensors.
-
-A point that leaves a tensor does not count, which is how programs pad and cut. What *defines* the range of an index are
-the constraints and the axes that it stands in alone, ``A[i]``; every other axis can be left. Where these leave some
-index without bounds, the axes that such an index stands in define its range, too.
+Whether the accesses of a contraction stay inside their tensors is decided exactly. The range of an index is *defined*
+by the constraints and by the axes where it stands alone, ``A[i]``; every other axis can be left. Where these leave some
+index without bounds, the axes with such an index define its range, too.
 """
 
 from __future__ import annotations
@@ -54,9 +51,8 @@ class Axis:
     Attributes:
         access: Number of the access; the output is number 0.
         axis: Number of the axis.
-        polynomial: What stands there.
+        polynomial: The index expression.
         size: The extent of the tensor.
-
     """
 
     access: int
@@ -111,7 +107,7 @@ def culprits(axes: Sequence[Axis], constraints: Sequence[tuple[Affine, int]] = (
 
 
 def mismatches(axes: Sequence[Axis], constraints: Sequence[tuple[Affine, int]] = ()) -> tuple[Mismatch, ...]:
-    """Return the axes of different sizes in which one index stands alone, each beside the narrowest one."""
+    """Return the axes of different sizes on which one index stands alone, each with the narrowest one."""
     alone = grouped((axis.index, axis) for axis in axes if axis.index is not None)
     constrained = {i for polynomial, _ in constraints for i in polynomial.indices}
     found: list[Mismatch] = []
@@ -167,7 +163,7 @@ def _possible(constraints: Sequence[tuple[Affine, int]], axes: Sequence[Axis]) -
 
 
 def _conditions(constraints: Sequence[tuple[Affine, int]], axes: Sequence[Axis]) -> list[tuple[Affine, int | None]]:
-    """Return what holds of a point, with integral polynomials only."""
+    """Return the conditions on a point, with integral polynomials only."""
     found: list[tuple[Affine, int | None]] = []
     pairs = [*constraints, *((axis.polynomial, axis.size) for axis in axes)]
     for number, (polynomial, size) in enumerate(pairs):
@@ -203,12 +199,11 @@ def warnings_for_types(
     Args:
         function: A verified function.
         types: The type of each input, by name.
-        numbers: The Python numbers among the arguments, by name, as far as they are known.
-        every: Whether to tell of each access that is left for some indices, and each output that is cut, meant or not.
+        numbers: The known Python numbers among the arguments, by name.
+        every: Whether to report every access out of bounds and every cut output, intended or not.
 
     Raises:
         TileError: The function does not fit the types.
-
     """
     collector = _Collector(every)
     typed = infer(function, types, collector)
@@ -237,13 +232,13 @@ def _rounding(
 
 
 def _is_exact(value: float) -> bool:
-    """Return whether a number is meant to the last digit: an integer, as far as floats of Python have all of them."""
+    """Return whether a number is meant exactly: an integer that Python's floats represent."""
     return isinstance(value, int) or (value == int(value) and abs(value) <= 1 << 53)
 
 
 @attrs.define(eq=False, repr=False)
 class _Collector:
-    """Makes warnings of what inference finds."""
+    """Collector of warnings on the results of inference."""
 
     every: bool
     found: list[Diagnostic] = attrs.field(factory=list, init=False)
@@ -256,13 +251,13 @@ class _Collector:
         self.found.extend(each for each in found if each.code not in silenced)
 
     def promoted(self, emission: Emission, values: Sequence[Scalar], dtype: DType, span: Span | None) -> None:
-        """Look at what becomes of operands that meet."""
+        """Check the promotion of operands."""
         for value in values:
             if isinstance(value, Tensor) and value.dtype is not dtype and not _holds(dtype, value, emission):
                 self.found.append(Diagnostic("TIL341", _loss(value.dtype, dtype), span))
 
     def literal(self, value: Known, dtype: DType, span: Span | None) -> None:
-        """Look at what a literal becomes: integers are meant to the last digit, and nothing small is meant to be 0."""
+        """Check the conversion of a literal: integers are meant exactly, and small numbers are not meant to be 0."""
         given = value.value
         if value.dtype is not None or not dtype.is_float or isinstance(given, bool):
             return
@@ -309,7 +304,7 @@ class _Accesses:
     shapes: Sequence[Shape]
 
     def warnings(self, every: bool) -> Iterator[Diagnostic]:
-        """Yield what is never inside of its tensor, or in part; without elements there is nothing to say."""
+        """Yield accesses that are always or partly out of bounds; none for empty tensors."""
         node, shapes = self.node, [self.node.shape, *self.shapes]
         constraints = [(constraint.polynomial, constraint.bound) for constraint in node.constraints]
         if not all(size for shape in shapes for size in shape):

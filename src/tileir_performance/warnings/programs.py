@@ -1,4 +1,4 @@
-"""Warnings, like a compiler's: what is legal, and seldom meant. Nothing here runs unless somebody asks."""
+"""Compiler warnings about legal but suspicious programs; computed on request only."""
 
 from __future__ import annotations
 
