@@ -1,4 +1,4 @@
-"""The commands `tileir cache …`: what the cache on disk holds, how large it is, and emptying it."""
+"""The commands `tileir cache …`: list the disk cache, show its size, and empty it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `tileir check` and `tileir bisect`: whether a program is legal, and passes keep what it means."""
+"""The commands `tileir check` and `tileir bisect`: verification of programs and of passes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _read(
     *,
     hints: bool,
 ) -> int:
-    """Print what is wrong with one file, or what it has; return 1 where something is wrong."""
+    """Print the faults of one file, or its contents; return 1 for faults."""
     try:
         program = cli_values.read_program(file)
         found = () if "none" in levels else warnings_about(program, values, levels, choice, device)
@@ -138,7 +138,7 @@ def warnings_about(
     choice: Target | TargetChoice | None,
     device: str | None,
 ) -> tuple[Diagnostic, ...]:
-    """Return warnings; without types, those that hold for all of them. What memory is taken, a device decides."""
+    """Return warnings; without types, those that hold for all types. Warnings on memory depend on the device."""
     from tileir_performance.warnings.programs import warnings_of  # only who checks needs it
 
     types = cli_values.types(program, values)

@@ -1,4 +1,4 @@
-"""The list of devices: a table for people, JSON for programs; with what is missing, why, and what to do about it."""
+"""The list of devices as a table or JSON, with missing requirements and remedies."""
 
 from __future__ import annotations
 

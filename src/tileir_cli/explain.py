@@ -1,4 +1,4 @@
-"""The command `tileir explain`: what a program costs on a device."""
+"""The command `tileir explain`: the cost of a program on a device."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The command `tileir extensions`: what installed distributions offer by name, and what of it cannot be loaded.
+"""The command `tileir extensions`: installed extensions by name, with failures to load.
 
-Commands of installed distributions beside tileir's own; each is loaded when it is run, or listed.
+Also the commands of installed distributions, which are loaded when they run or are listed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Commands(click.Group):
         return sorted({*super().list_commands(ctx), *EXTENSIONS.names(Kind.COMMAND)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, tileir's own before others; one that cannot be loaded says why when it is run."""
+        """Return a command, tileir's own before others; one that cannot be loaded gives the reason when it runs."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
@@ -52,7 +52,7 @@ class Commands(click.Group):
 
 
 def wrong_command(offer: object) -> str | None:
-    """Return why something cannot serve as a command; None where it can."""
+    """Return the reason why an object cannot serve as a command; None where it can."""
     return None if isinstance(offer, click.Command) else f"is a {type(offer).__name__}, not a click.Command"
 
 

@@ -1,4 +1,4 @@
-"""The command `tileir graph`: what a program hands on from where to where, at any stage."""
+"""The command `tileir graph`: the data flow of a program at any stage."""
 
 from __future__ import annotations
 

@@ -16,14 +16,13 @@ from tileir.core import attrs, fail
 
 @attrs.frozen(repr=False)
 class _Template:
-    """What the wheels of one kind have in common.
+    """Template of the wheels of one kind of extension.
 
     Attributes:
         group: The group of their entry points.
-        made: What an entry point names; empty for the name of the class, ``NAME`` for the name itself.
+        made: The object of an entry point; empty for the name of the class, ``NAME`` for the name itself.
         check: The command that checks one, behind ``python -m tileir.testing``.
-        about: What one is, in a few words.
-
+        about: Description in a few words.
     """
 
     group: str

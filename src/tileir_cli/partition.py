@@ -1,4 +1,4 @@
-"""The command `tileir partition`: the program that all ranks of a mesh run, and what they exchange."""
+"""The command `tileir partition`: the program of all ranks of a mesh, and their exchanges."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _entries(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _explanation(program: Partitioned, model: HardwareModel) -> Iterator[str]:
-    """Yield lines: how each value is cut, then what ranks exchange and why, then what is not spread."""
+    """Yield lines on the sharding of each value, the exchanges with reasons, and the replicated operations."""
     values = (*program.function.inputs, *program.function.operations)
     placements = dict(program.placements)
     yield "shardings"

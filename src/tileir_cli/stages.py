@@ -40,7 +40,7 @@ def stage_text(
 ) -> str:
     """Return the text of a program at one of :data:`STAGES`; those before ``scheduled`` need no device.
 
-    ``code`` is what the back end of the device generates; ``style`` is one of Stripe's text.
+    ``code`` is the code that the device's back end generates; ``style`` is one of Stripe's text.
 
     Raises:
         TileError: TIL902 where a stage after ``tile`` lacks the types of inputs; TIL712, the program is of a later
@@ -128,9 +128,9 @@ def listing(
     device: str | None,
     choice: Target | TargetChoice | None = None,
 ) -> str:
-    """Return the code that a device's back end generates, as text; without a form, its first one.
+    """Return the code that a device's back end generates, as text; by default in its first form.
 
-    For a target that is chosen it is only generated, since its facts may be those of another machine.
+    For a chosen target the code is generated only, since the target may describe another machine.
 
     Raises:
         BackendError: TIL806, the back end has no such form, or none at all.

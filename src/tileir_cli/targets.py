@@ -1,4 +1,4 @@
-"""The command `tileir targets`: which targets there are, what is in one, and what the device is made of."""
+"""The command `tileir targets`: available targets, their contents, and the hardware of the device."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def target_options(command: Callable[..., object]) -> Callable[..., object]:
 def chosen(
     target: str | None, settings: tuple[str, ...], device: str | None
 ) -> tuple[Target | TargetChoice | None, str | None]:
-    """Return the target and the device that options mean; ``nvptx:sm_90a`` stands for a device, and for its own target.
+    """Return the target and the device of the options; ``nvptx:sm_90a`` names a device with its own target.
 
     Raises:
-        TileError: TIL547, as of :func:`choice_of`; TIL902 for a device beside a target that stands for one.
+        TileError: TIL547, as of :func:`choice_of`; TIL902 for a device together with a target that names one.
     """
     if target is not None and target.startswith(NVPTX):
         if device is not None:
@@ -104,7 +104,7 @@ def _parameters(file: TargetFile) -> dict[str, Any]:
 
 
 def _filled(file: TargetFile, target: Target) -> dict[str, Any]:
-    """Return what a target says for a device."""
+    """Return a target's values for a device."""
     return {
         "name": file.name,
         "about": file.about,

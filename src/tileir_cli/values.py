@@ -31,10 +31,10 @@ Value = Array | bool | int | float
 
 
 def read_program(file: Path) -> Program:
-    """Return the program of a file, or for ``-`` of the standard input: text or JSON of any stage.
+    """Return the program of a file, or of standard input for ``-``: text or JSON of any stage.
 
     Raises:
-        TileError: TIL901, the file cannot be read; or what it has is wrong.
+        TileError: TIL901, the file cannot be read; or its content is invalid.
     """
     return made(_read(file))
 
@@ -44,9 +44,9 @@ def _read(file: Path) -> Compilable:
 
 
 def _pairs(program: Compilable, values: Sequence[str], typed: Container[str] = ()) -> dict[str, str]:
-    """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together, and those that are missing.
+    """Split NAME=VALUE arguments; report unknown, repeated, malformed and missing ones together.
 
-    Those that are ``typed`` may be.
+    Those that are ``typed`` may be missing.
     """
     known = list(input_names(program))
     found: dict[str, str] = {}
@@ -97,7 +97,7 @@ def numbers(program: Program, values: Sequence[str]) -> dict[str, bool | int | f
 
 
 def _resembles_type(text: str) -> bool:
-    """Return whether somebody means a type, in whatever form; what is a file is none."""
+    """Return whether a value is meant as a type, in any form; names of files are not."""
     word, bracket, _ = text.partition("[")
     known = word.strip() in {dtype.value for dtype in DType}
     return (known or bool(bracket)) and not Path(text).suffix and not _exists(text)
@@ -124,7 +124,7 @@ def arrays(program: Compilable, values: Sequence[str]) -> dict[str, Value]:
 
 
 def load(name: str, text: str) -> Value:
-    """Return what VALUE means: a number, or the array of a ``.npy`` file, maybe behind its dtype, or of a picture."""
+    """Return the value of VALUE: a number, or the array of a picture or of a ``.npy`` file, maybe after its dtype."""
     if not text:
         raise fail("TIL902", f"input {name!r} has no value; write {name}=FILE or {name}=NUMBER")
     number = number_of(text)
@@ -156,13 +156,12 @@ def dtype_and_file(text: str) -> tuple[DType | None, Path]:
 
 
 def read_array(path: Path, dtype: DType | None, *, mapped: bool = False) -> Array:
-    """Return the array of a ``.npy`` file, whose elements have a dtype that was said, if one was.
+    """Return the array of a ``.npy`` file; a given dtype must match.
 
     Raises:
         OSError: There is no such file.
-        ValueError: It is no ``.npy`` file.
-        TileError: TIL702, its elements have another dtype, or none and nobody said which.
-
+        ValueError: It is not a ``.npy`` file.
+        TileError: TIL702, its elements have another dtype, or an unknown one and none was given.
     """
     array = loaded(path, mapped=mapped)
     if dtype is None:
@@ -191,10 +190,10 @@ def number_of(text: str) -> bool | int | float | None:
 
 
 def destinations(program: Compilable, outputs: Sequence[str]) -> dict[str, Path]:
-    """Return where each named result goes; those without a name go to results in declared order.
+    """Return the destination of each named result; unnamed destinations go to results in declared order.
 
     Raises:
-        TileError: TIL902, a result that does not exist or has a file already, or a file of no known kind.
+        TileError: TIL902, a result that does not exist or has a file already, or a file of unknown kind.
     """
     names = output_names(program)
     result: dict[str, Path] = {}
@@ -239,7 +238,7 @@ def callable_for(
     device: str | None,
     target: Target | TargetChoice | None = None,
 ) -> Callable[[], dict[str, Array]]:
-    """Compile a program for these arrays; what is returned runs it and gives the results by name."""
+    """Return a compiled program for these arrays; calls return results by name."""
     names = output_names(program)
 
     def by_name(results: Any) -> dict[str, Array]:

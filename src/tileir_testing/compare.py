@@ -1,6 +1,6 @@
 """Generated programs on several devices: all of them and the typed interpreter must agree.
 
-Integers must be equal; floats may differ as far as `generated/bounds.py` allows each element of each program.
+Integers must be equal; floats may differ by the bounds of `generated/bounds.py` for each element.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REPORT_SECONDS: Final = 10.0
 
 @attrs.define(repr=False)
 class _Tally:
-    """What was compared so far."""
+    """Counts of comparisons so far."""
 
     programs: int = 0
     elements: int = 0

@@ -1,7 +1,7 @@
-"""The conformance kit of extensions: checks of passes, schedules, targets, operations, commands and the like.
+"""The conformance kit of extensions: passes, schedules, targets, operations, commands and others.
 
-Each check raises an ``AssertionError`` that says what is wrong. ``python -m tileir.testing --extension pass NAME`` runs
-the one of a kind on what is installed.
+Each check raises an ``AssertionError`` that describes the fault. ``python -m tileir.testing --extension pass NAME``
+runs the check of an installed extension of that kind.
 """
 
 from __future__ import annotations
@@ -46,13 +46,12 @@ PROGRAMS: Final[tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = (
 
 
 def check_pass(kind: type[Pass], name: str | None = None, steps: Sequence[Pass] | None = None) -> None:
-    """Check a class of passes: its form, its text, and that programs mean the same before and after it.
+    """Check a class of passes: its form, its text, and that programs keep their meaning.
 
     Args:
         kind: The class.
         name: The name of its entry point; by default that of the class.
-        steps: Passes of it to check, with options; by default the one with the usual options.
-
+        steps: Passes of the class to check, with options; by default one with default options.
     """
     fault = wrong_pass(kind, getattr(kind, "name", "") if name is None else name)
     assert fault is None, f"the pass {fault}"
@@ -72,7 +71,7 @@ def check_step(step: Pass) -> None:
 
 
 def check_schedule(offer: object) -> None:
-    """Check a schedule: its form, and that kernels that it takes compute the same."""
+    """Check a schedule: its form, and that scheduled kernels compute equal results."""
     fault = wrong_schedule(offer)
     assert fault is None, f"the schedule {fault}"
     check_step(schedule_of(offer))
@@ -102,10 +101,9 @@ def check_operation(
 
     Args:
         operation: A function over one tensor of the builder for each array; a tensor, or several.
-        arrays: What to run it on; floats of 64 bits.
-        expected: The same for arrays of NumPy.
+        arrays: Its arguments; floats of 64 bits.
+        expected: The operation on NumPy arrays.
         tolerance: Of values and gradients.
-
     """
     fault = wrong_operation(operation)
     assert fault is None, f"the operation {fault}"
@@ -132,7 +130,7 @@ def _function_of(operation: Callable[..., Any], arrays: Sequence[np.ndarray[Any,
 
 
 def check_listing(make: Callable[..., Any]) -> None:
-    """Check a form of listings: it gives a text of any program, the same again for the same."""
+    """Check a form of listings: it gives a text for any program, equal for equal programs."""
     fault = wrong_listing(make)
     assert fault is None, f"the listing {fault}"
     for text, shapes in PROGRAMS[:3]:
@@ -155,12 +153,11 @@ def check_command(command: object) -> None:
 
 
 def check_language(language: Any, *texts: str) -> None:
-    """Check a language: its form, and that texts are read, follow its rules, and are printed and read back as equals.
+    """Check a language: its form, and that texts parse, verify, print, and parse again as equals.
 
     Args:
-        language: What the entry point names.
-        texts: Of the language, each of which follows its rules.
-
+        language: The object of the entry point.
+        texts: Valid texts of the language.
     """
     fault = wrong_language(getattr(language, "name", ""))(language)
     assert fault is None, f"the language {fault}"
@@ -176,14 +173,13 @@ def check_installed(kind: Kind, name: str, ranks: int = 2) -> None:
     """Check the extension of that kind and name of an installed distribution.
 
     Args:
-        kind: What it is.
-        name: That of its entry point; ``inprocess``, which needs none, is a transport, too.
-        ranks: How many there are, for transports.
+        kind: Its kind.
+        name: The name of its entry point; ``inprocess``, which needs none, is a transport, too.
+        ranks: The number of ranks, for transports.
 
     Raises:
         BackendError: TIL811 or TIL812, it cannot be loaded.
         ValueError: There is none.
-
     """
     if kind is Kind.TRANSPORT:
         check_transport(engine_called(name), ranks)

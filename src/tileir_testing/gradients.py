@@ -113,7 +113,7 @@ def _widened(array: Array) -> Array:
 def _evaluator(
     function: tile.Function, arrays: Mapping[str, Array], device: str | DeviceInfo | None
 ) -> Callable[[Mapping[str, Array]], Arrays]:
-    """Return what computes the outputs of ``function``, by name, for arrays of these types."""
+    """Return a function that computes the outputs of ``function``, by name, for arrays of these types."""
     if device is None:
         graph = prepared(infer(function, tensor_types(function, arrays)))
         names = tuple(output.name for output in function.outputs)

@@ -45,7 +45,7 @@ def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
 
 @pytest.fixture(scope="session")
 def batches(subject: Subject, request: pytest.FixtureRequest) -> Batches:
-    """Return what runs named and generated programs, several at a time."""
+    """Return runners of named and generated programs, several programs at a time."""
     return Batches(subject, request.config.getoption("--batch"))
 
 

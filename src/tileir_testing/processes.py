@@ -1,4 +1,4 @@
-"""Many cases run in forked processes, so that one which kills its process is told and ends nothing else."""
+"""Running of many cases in forked processes, so that a crash is reported and stops no other case."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ def outcomes(
     jobs: int = 1,
     most: int = 50,
 ) -> Iterator[Outcome]:
-    """Yield what ``run`` returns for each case, in any order.
+    """Yield the result of ``run`` for each case, in any order.
 
     Args:
         cases: The cases.
         run: Runs a case; its outcome is sent by pickle. After :data:`SECONDS` of a processor it is interrupted by a
             TimeoutError.
-        crashed: What is yielded instead for a case whose process ended, or which raised an exception, and how in words.
+        crashed: Makes the outcome of a case whose process ended, or which raised an exception, from a description.
         jobs: Processes at a time.
-        most: How many cases a process runs at most, one after the other.
-
+        most: Largest number of consecutive cases in a process.
     """
     waiting = list(reversed(cases))
     size = max(1, min(most, len(waiting) // (4 * jobs)))

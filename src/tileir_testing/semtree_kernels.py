@@ -1,4 +1,4 @@
-"""Kernels in semtree text, with what lowered programs use now and then: what the semtree offers must run.
+"""Kernels in semtree text with rarely lowered features, all of which must run.
 
 ``$index`` is the index type of the device. All are checked against the semtree's interpreter.
 """

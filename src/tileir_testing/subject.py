@@ -1,6 +1,6 @@
-"""Device under test, of one back end, with short ways to use it.
+"""Device under test, of one back end, with shortcuts for tests.
 
-Events that a test completes by hand, and kernels that show whether somebody waited for them.
+Events that a test completes by hand, and kernels that reveal missing waits.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ class Subject:
 
     Attributes:
         context: Owner of compiler and executor.
-        device: What is tested.
-
+        device: The device under test.
     """
 
     context: Context
@@ -115,7 +114,7 @@ class Subject:
         return result
 
     def launched(self, kernel: KernelFunction, arrays: Sequence[Array]) -> list[Array]:
-        """Run a kernel on copies of arrays, one for each parameter, and return what they hold afterwards."""
+        """Run a kernel on copies of arrays, one for each parameter, and return the contents afterwards."""
         buffers = [self.upload(array) for array in arrays]
         self.prepared(kernel).launch(buffers)
         return [self.download(buffer, array) for buffer, array in zip(buffers, arrays, strict=True)]
@@ -147,7 +146,7 @@ kernel increment(out i32 O[{SIZE}] align(4) noalias, in i32 A[{SIZE}] align(4) n
 
 
 def numbers(start: int = 0) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return what :data:`INCREMENT` takes."""
+    """Return arguments of :data:`INCREMENT`."""
     return np.arange(start, start + SIZE, dtype=np.int32)
 
 

@@ -26,11 +26,10 @@ class Evaluated:
     """A program and its arguments.
 
     Attributes:
-        name: What to call it.
+        name: Its name in reports.
         text: A Tile function.
         inputs: The arguments.
-        ulps: How far results may be off, by name; 0 for the others.
-
+        ulps: Allowed error of results in ulps, by name; 0 for the others.
     """
 
     name: str
@@ -110,9 +109,9 @@ def promotions() -> Iterator[Evaluated]:
 
 
 def lanes() -> Iterator[Evaluated]:
-    """Yield, for each narrow dtype, a program that meets each of them alone, in a kernel of many lanes.
+    """Yield, for each narrow dtype, a program in which it is the only one, in a kernel of many lanes.
 
-    Vectors differ in length, since what has one shape may become one kernel, in which the widest dtype decides.
+    Vectors differ in length, since operations of one shape may become one kernel, in which the widest dtype decides.
     """
     narrow = [dtype for dtype in DType if dtype.bits <= 16]
     for dtype in narrow:

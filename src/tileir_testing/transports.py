@@ -42,12 +42,11 @@ PROGRAMS: Final = (
 
 
 def check_transport(engine: Engine, size: int = 2) -> None:
-    """Check an engine between ranks: every collective, of every dtype, and what happens where ranks fail or differ.
+    """Check an engine between ranks: every collective, of every dtype, and failing or differing ranks.
 
     Args:
-        engine: What the entry point names.
-        size: How many ranks there are; an engine of processes has been started on so many.
-
+        engine: The object of the entry point.
+        size: The number of ranks; an engine of processes must have been started with it.
     """
     fault = wrong_engine(getattr(engine, "name", ""))(engine)
     assert fault is None, f"the transport {fault}"
@@ -79,7 +78,7 @@ def _identities(engine: Engine, size: int) -> None:
 
 
 def _values(dtype: np.dtype[Any], rank: int, length: int = _LENGTH) -> Array:
-    """Return what a rank has: numbers of which sums round where they are floats, and wrap where integers."""
+    """Return the numbers of a rank: their sums round for floats, and wrap for integers."""
     random = np.random.default_rng(rank)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)

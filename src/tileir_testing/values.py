@@ -41,7 +41,7 @@ def to_cast(dtype: DType) -> Array:
 
 
 def small(dtype: DType, *shape: int, seed: int) -> Array:
-    """Return integers from -3 to 4, as far as the dtype has them: sums and products of a few are exact."""
+    """Return integers from -3 to 4, within the dtype's range: sums and products of a few are exact."""
     values = np.random.default_rng(seed).integers(-3 if dtype.is_signed or dtype.is_float else 0, 5, shape)
     return np.asarray(cast(np.asarray(values, np.int64), dtype))
 
@@ -51,7 +51,7 @@ _OURS: Final = {DType.F32: 1, DType.F64: 4}
 
 
 def ulps_apart(left: Array, right: Array) -> Array:
-    """Return how many values of the dtype lie between two arrays; 0 for NaN and NaN, the greatest for NaN and another.
+    """Return the number of values of the dtype between two arrays; 0 for two NaNs, the greatest for one.
 
     Infinity follows the largest number, and the zeros are one value.
     """
@@ -70,10 +70,10 @@ def _places(array: Array) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def bound(op: Op, dtype: DType) -> float:
-    """Return how far a device may be from the typed interpreter for one operation; 0 where IEEE 754 fixes the result.
+    """Return the allowed distance of a device from the typed interpreter; 0 where IEEE 754 fixes the result.
 
-    That is the bound of the expansions, which native functions have to meet too, and what the interpreter may be off.
-    Halves compute in f32 and round, so that they are off by one unit at most.
+    It is the bound of the expansions, which native functions must meet too, plus the interpreter's own error. Halves
+    are computed in f32 and rounded, so that they are off by one unit at most.
     """
     if (op, DType.F32) not in ULP:
         return 0.0
@@ -83,7 +83,7 @@ def bound(op: Op, dtype: DType) -> float:
 
 
 def check_close(name: str, actual: Array, expected: Array, ulps: float = 0.0) -> None:
-    """Raise AssertionError unless dtypes and shapes are the same, integers equal, and floats at most ``ulps`` apart."""
+    """Raise AssertionError unless dtypes, shapes and integers are equal, and floats at most ``ulps`` apart."""
     if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
         raise AssertionError(
             f"{name} is {actual.dtype} of shape {actual.shape}, not {expected.dtype} of shape {expected.shape}"

@@ -71,7 +71,7 @@ def _layers(reads: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
 
 
 def _chain(source: str, target: str, layers: Mapping[str, int]) -> tuple[str, ...]:
-    """Return what a wire passes: its source, a place in each layer between, and its target."""
+    """Return the route of a wire: its source, a place in each layer between, and its target."""
     between = range(layers[source] + 1, layers[target])
     return (source, *(f"{source} {target} {layer}" for layer in between), target)
 

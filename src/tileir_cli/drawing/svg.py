@@ -1,4 +1,4 @@
-"""A graph as a picture: SVG that needs nothing from elsewhere, and that screen readers can tell."""
+"""Drawing of a graph as self-contained SVG that screen readers can read."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _NO_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010
 def to_svg(graph: nx.DiGraph[str]) -> str:
     """Return a graph as an SVG document, in layers from its inputs down; attributes may be missing.
 
-    Each node is a box with its name and its kind; the whole label stands in its title, which browsers show under the
-    pointer. Boxes have the colours of what they are, and those of results a thick border.
+    Each node is a box with its name and its kind; its title has the whole label, which browsers show under the pointer.
+    Colours show the kinds of nodes, and results have a thick border.
     """
     nodes: dict[str, Mapping[str, Any]] = {name: graph.nodes[name] for name in islice(graph, MOST_NODES)}
     keys: dict[str, str] = {}  # names of any characters would break the layout
@@ -81,7 +81,7 @@ def _place(layer: int, slot: float) -> tuple[float, float]:
 
 
 def _wire(wire: Wire) -> str:
-    """Return a curve from the lower edge of a box, beside those that it passes, to the upper edge of another."""
+    """Return a curve from the lower edge of a box, around the boxes that it passes, to the upper edge of another."""
     corners = [_place(*place) for place in wire.places]
     points = [(x + _WIDTH / 2, y) for x, y in corners]
     start = (points[0][0], points[0][1] + _HEIGHT)

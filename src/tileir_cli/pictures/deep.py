@@ -69,7 +69,7 @@ def colour_levels(opened: Any, again: Callable[[], Any]) -> Array | None:
 
 
 def _packings(opened: Any) -> tuple[str, ...]:
-    """Return how the pixels of each tile of a file are packed, as Pillow calls it."""
+    """Return the pixel packing of each tile of a file, by Pillow's names."""
     arguments = (tile[3] for tile in opened.tile)
     words = (each if isinstance(each, str) else next(iter(each or ()), "") for each in arguments)
     return tuple(word if isinstance(word, str) else "" for word in words)

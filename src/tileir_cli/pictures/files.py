@@ -56,7 +56,7 @@ def endings(*, written: bool = False) -> str:
 
 
 def unwritable(path: Path) -> str | None:
-    """Return why no result is written to a file of this name, which is no array; None where one can be."""
+    """Return the reason why no result can be written to a file of this name; None where one can."""
     if not is_picture(path):
         return f"the name must end in .npy or in that of a picture: {endings(written=True)} are written"
     has = _ONLY_READ.get(path.suffix.lower())
@@ -83,7 +83,7 @@ def read_picture(path: Path) -> Array:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Drop what Pillow warns of: broken EXIF, which says nothing, and pictures of many pixels, which are welcome."""
+    """Drop Pillow's warnings on broken EXIF, which is ignored, and on large pictures, which are allowed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -143,9 +143,9 @@ def _turned(array: Array, orientation: int) -> Array:
 
 
 def depth_of(path: Path) -> int:
-    """Return the bits of each channel with which a result should be written that a picture became: 8 or 16.
+    """Return the bits per channel for writing a result computed from a picture: 8 or 16.
 
-    A file that is no picture, or cannot be read, counts as one of 8: whoever reads it tells.
+    Unreadable files and other files count as 8; the reader reports them.
     """
     if not is_picture(path):
         return 8

@@ -22,7 +22,7 @@ _LARGEST_EXPONENT: Final = 1024
 
 
 class ExactNumbers(NumberSystem):
-    """Floats as complex numbers: the known value, or :data:`UNKNOWN`, beside packed residues."""
+    """Floats as complex numbers: the known value, or :data:`UNKNOWN`, with packed residues."""
 
     def storage(self, dtype: DType) -> np.dtype[Any]:
         """Return complex128 for floats."""
@@ -38,7 +38,7 @@ class ExactNumbers(NumberSystem):
         return self.encoded(arithmetic.constant(value, dtype))
 
     def cast(self, array: Array, dtype: DType) -> Array:
-        """Convert by value; floats that depend on arguments are the same in all float types."""
+        """Convert by value; floats that depend on arguments are equal in all float types."""
         if array.dtype != np.complex128:
             return self.encoded(arithmetic.cast(array, dtype))
         unknown = _is_unknown(array)
@@ -55,7 +55,7 @@ class ExactNumbers(NumberSystem):
             return np.where(unknown, (first % np.uint64(100)).astype(dtype.numpy), whole)
 
     def apply(self, op: Op, dtype: DType, *args: Array) -> Array:
-        """Compute in the fields what depends on arguments, and as the compiler does what is known."""
+        """Compute argument-dependent values in the finite fields, and known values as the compiler does."""
         if all(arg.dtype != np.complex128 for arg in args):
             return self.encoded(super().apply(op, dtype, *args))
         if op is Op.COND:
@@ -119,7 +119,7 @@ EXACT: Final = ExactNumbers()
 
 
 def differing(left: Array, right: Array) -> Array:
-    """Return where two results of one dtype differ; a number whose residues are lost is equal to all but NaN."""
+    """Return the positions where two results of one dtype differ; numbers without residues equal all but NaN."""
     if left.dtype != np.complex128:
         return np.asarray(left != right)
     undefined = np.isnan(left.real) != np.isnan(right.real)
@@ -142,7 +142,7 @@ def shown(value: object) -> str:
 
 
 def _pattern(array: Array, dtype: DType) -> Array:
-    """Return what stands for the bits of numbers: equal ones for equal numbers."""
+    """Return a value in place of the bits of numbers: equal for equal numbers."""
     hashes = fields.hashed(Op.BITS.value, array.imag)
     return _unknown(hashes) if dtype.is_float else (fields.unpacked(hashes)[0] % np.uint64(100)).astype(dtype.numpy)
 

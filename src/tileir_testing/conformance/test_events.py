@@ -1,4 +1,4 @@
-"""Events: launches and copies wait for others, tell of their end, and pass errors on."""
+"""Events: launches and copies wait for others, report their end, and pass errors on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_waits(
     begin: Callable[[Buffer, Buffer, list[Event]], Event],
     expected: np.ndarray[Any, Any],
 ) -> None:
-    """Check that what makes a target of a source waits for a gate, behind which the source has other content."""
+    """Check that copying or launching from a source waits for a gate, after which the source has other content."""
     source, target = subject.upload(numbers()), subject.blank(numbers())
     with elsewhere() as submit:
         begun = submit(lambda: begin(source, target, [gate]))

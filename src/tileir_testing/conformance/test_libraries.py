@@ -63,7 +63,7 @@ def test_an_identity_is_stable(subject: Subject) -> None:
 
 
 def listings(subject: Subject, library: Library) -> dict[str, str]:
-    """Return the code in all forms; one that other devices of the back end have may be refused, with TIL806."""
+    """Return the code in all forms; forms for other devices of the back end may be refused, with TIL806."""
     texts = {}
     for form in subject.backend.forms:
         try:

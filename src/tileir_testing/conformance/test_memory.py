@@ -17,7 +17,7 @@ CHAIN = """function (A[M, N]) -> (O, P) {
 
 
 def live(subject: Subject) -> int:
-    """Return how many buffers of the device there are."""
+    """Return the number of buffers of the device."""
     one = subject.executor.allocate(1)
     gc.collect()
     found = sum(type(found) is type(one) for found in gc.get_objects())

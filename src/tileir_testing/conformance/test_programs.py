@@ -1,4 +1,4 @@
-"""Named programs against what NumPy gives."""
+"""Named programs against NumPy."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class _Analysis:
         return self.errors[name] if name in self.errors else np.zeros(self.values[name].shape)
 
     def size(self, name: str) -> Array:
-        """Return how large a value may be, error included."""
+        """Return a bound of a value's size, error included."""
         return np.asarray(np.abs(self.values[name].astype(np.float64)) + self.of(name))
 
     def error(self, operation: typed.Operation) -> Array:

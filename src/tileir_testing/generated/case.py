@@ -56,7 +56,7 @@ class Case(NamedTuple):
         return interpret(self.typed(), self.inputs)
 
     def differences(self) -> dict[str, Array]:
-        """Return how far two right implementations may be apart, for each output and element."""
+        """Return the allowed difference between correct implementations, for each output and element."""
         if self.tolerance == 0.0:
             return {name: np.zeros(()) for name in self.typed().outputs}
         return differences(self.typed(), self.inputs)
@@ -88,7 +88,7 @@ def assert_equal(actual: Mapping[str, Array], expected: Mapping[str, Array], tol
 
 
 def fault_of(left: Array, right: Array, allowed: Array) -> str | None:
-    """Return where and how two results differ by more than is allowed, or None; NaN equals NaN."""
+    """Return the place and size of a difference beyond the allowed one, or None; NaN equals NaN."""
     if (left.dtype, left.shape) != (right.dtype, right.shape):
         return f" is {left.dtype} of shape {left.shape}, not {right.dtype} of shape {right.shape}"
     equal = left == right
@@ -158,7 +158,7 @@ def generate(seed: int, number: int, manner: Manner) -> Case:
 
 
 def _outputs(choices: Choices, names: Sequence[str]) -> list[str]:
-    """Choose up to two results beside the last one."""
+    """Choose up to two results in addition to the last one."""
     outputs: list[str] = []
     for _ in range(choices.integer(0, 2)):
         name = choices.pick(names)

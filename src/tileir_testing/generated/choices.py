@@ -23,7 +23,7 @@ class Choices(Protocol):
 
 @attrs.frozen
 class Seeded:
-    """Choices that depend on a seed alone: the same on every machine and in every version of Python from 3.11 on."""
+    """Choices determined by a seed: equal on every machine and in every version of Python from 3.11 on."""
 
     seed: str
     _random: random.Random = attrs.field(init=False, repr=False, eq=False)

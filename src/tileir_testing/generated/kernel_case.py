@@ -51,7 +51,7 @@ LANES: Final = (1, 1, 2, 4, 8, 16)
 
 @attrs.frozen(eq=False)
 class KernelCase:
-    """A kernel, and what its parameters hold before it runs."""
+    """A kernel, and the initial contents of its parameters."""
 
     kernel: KernelFunction
     initial: tuple[np.ndarray[Any, Any], ...]
@@ -61,18 +61,17 @@ class KernelCase:
         return [aligned_copy(array) for array in self.initial]
 
     def expected(self) -> list[np.ndarray[Any, Any]]:
-        """Return what the interpreter leaves in the arrays.
+        """Return the arrays after the interpreter has run the kernel.
 
         Raises:
-            TileError: TIL553 to TIL558, the kernel does what it must not, so that devices may differ.
-
+            TileError: TIL553 to TIL558, the kernel breaks a rule, so that devices may differ.
         """
         arrays = self.arrays()
         interpreter.run(self.kernel, arrays, ALL_CHECKS)
         return arrays
 
     def check(self, actual: Sequence[np.ndarray[Any, Any]], ulps: float = 0.0) -> None:
-        """Compare what somebody else left in the arrays; raise AssertionError, with the kernel, where it is wrong."""
+        """Compare arrays after another run; raise AssertionError, with the kernel, for a difference."""
         for param, ours, theirs in zip(self.kernel.params, actual, self.expected(), strict=True):
             try:
                 check_close(param.name, ours, theirs, ulps)
@@ -179,7 +178,7 @@ class _Statements(Expressions):
         return For(counter, start, end, step, body, kind)
 
     def array(self) -> tuple[Stmt, ...]:
-        """Declare an array, and fill what this thread owns of it, so that every later read is defined."""
+        """Declare an array, and fill the part of it that this thread owns, so that every later read is defined."""
         region = self.choices.pick([Region.PRIVATE, Region.PRIVATE, Region.SCRATCH])
         size = ROOM if region is Region.PRIVATE else ROOM * self.threads
         array = DeclareArray(self.fresh("p"), self.dtype(), size, region)
@@ -222,11 +221,10 @@ def kernel(
     """Make a legal kernel without races and undefined reads, and arrays to run it on.
 
     Args:
-        choices: Where every choice comes from.
-        dtypes: What element types may occur.
-        depth: How deep loops and conditions may be nested.
+        choices: The source of every choice.
+        dtypes: Allowed element types.
+        depth: Largest nesting of loops and conditions.
         threads: Whether groups have several threads, local arrays and barriers.
-
     """
     used = tuple(dict.fromkeys(choices.pick(dtypes) for _ in range(choices.integer(1, 4))))
     index = choices.pick((DType.I64, DType.I64, DType.I32))

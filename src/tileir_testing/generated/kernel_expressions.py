@@ -36,7 +36,7 @@ ROOM: Final = 32
 
 @attrs.define
 class Expressions:
-    """Makes expressions of one kernel; what has been declared is in ``variables`` and ``private``."""
+    """Generator of expressions of one kernel; ``variables`` and ``private`` hold the declarations."""
 
     choices: Choices
     dtypes: tuple[DType, ...]
@@ -129,7 +129,7 @@ class Expressions:
                 return constants(self.choices, kind)
 
     def load(self, kind: Type) -> Expr:
-        """Read what this thread may read: any input, its own room of other arrays, or a private array."""
+        """Read memory that is defined for this thread: any input, its own part of other arrays, or a private array."""
         arrays: list[Param | DeclareArray] = [p for p in self.params if p.access is not ParamAccess.WRITE]
         arrays += self.private
         usable = [array for array in arrays if array.dtype is kind.dtype]
@@ -175,7 +175,7 @@ class Expressions:
                 return Ramp(base, stride, lanes)
 
     def room(self, array: Param | DeclareArray) -> Expr | None:
-        """Return where the part of an array starts that this thread owns; None where it owns all of it."""
+        """Return the start of the part of an array that this thread owns; None where it owns all of it."""
         if not isinstance(array, DeclareArray):
             return Var("room", self.scalar_index)
         if array.size == ROOM:

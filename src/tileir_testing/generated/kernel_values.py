@@ -31,7 +31,7 @@ def aligned_copy(array: np.ndarray[Any, Any], alignment: int = 64) -> np.ndarray
 
 
 def content(dtype: DType, size: int, seed: int) -> np.ndarray[Any, Any]:
-    """Return pseudo-random elements with a few special ones among them."""
+    """Return pseudo-random elements with a few special values among them."""
     generator = np.random.default_rng(seed)
     if dtype.is_bool:
         return generator.integers(0, 2, size).astype(np.bool_)

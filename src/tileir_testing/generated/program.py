@@ -1,4 +1,4 @@
-"""Random Tile programs, statement by statement; `generated/case.py` says what they promise."""
+"""Random Tile programs, statement by statement, with the guarantees of `generated/case.py`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Program:
         return self.choices.pick(choices)
 
     def chance(self, percent: int) -> bool:
-        """Return True so many times of a hundred."""
+        """Return True with this probability in percent."""
         return self.choices.integer(1, 100) > 100 - percent
 
     def order(self, names: Sequence[str]) -> list[str]:

@@ -63,11 +63,11 @@ class WorksCase:
     inputs: Mapping[str, Array]
 
     def expected(self) -> dict[str, Array]:
-        """Return what the interpreter gives."""
+        """Return the interpreter's results."""
         return run_program(self.program, self.inputs, ALL_CHECKS)
 
     def check(self, outputs: Mapping[str, Array]) -> None:
-        """Compare the outputs that somebody else gave; raise AssertionError, with the program, where one is wrong."""
+        """Compare the outputs of another run; raise AssertionError, with the program, for a difference."""
         for name, ours in self.expected().items():
             np.testing.assert_array_equal(outputs[name], ours, f"output {name} of\n{to_text(self.program)}")
 
@@ -98,13 +98,12 @@ def _buffer(name: str) -> Buffer:
 
 @attrs.define(repr=False)
 class _Works:
-    """Chooses works that read only what is written on every way.
+    """Generator of works that read only memory written on every path.
 
     Attributes:
-        choices: Where the choices come from.
-        written: What is written for sure before the next work.
+        choices: The source of choices.
+        written: Memory that is certainly written before the next work.
         own: The counters and conditions of loops, which only these write.
-
     """
 
     choices: Choices
@@ -112,7 +111,7 @@ class _Works:
     own: list[str] = attrs.field(factory=list, init=False)
 
     def works(self, depth: int) -> list[Work]:
-        """Choose some works, one at least, with so many loops and branches inside one another."""
+        """Choose one or more works, with loops and branches up to this depth."""
         found: list[Work] = []
         for _ in range(self.choices.integer(1, 4)):
             kind = self.choices.integer(0, 6) if depth else 0
@@ -155,7 +154,7 @@ class _Works:
 
     @contextmanager
     def _aside(self) -> Iterator[list[str]]:
-        """Choose works that may not run; give what they write beside what was written before."""
+        """Choose works that may not run; return the memory that they write in addition."""
         before, further = self.written, list[str]()
         self.written = [*before]
         yield further

@@ -1,8 +1,8 @@
-"""Values that reach reads of temporaries, by isl: those that nothing has written, and those that come too early.
+"""Values that reach reads of temporaries, by isl: undefined reads, and reads before the write.
 
-The method is array dataflow analysis (Feautrier, "Dataflow analysis of array and scalar references", 1991), which isl
-computes exactly for the sizes that a program has. Points that may run in any order are taken in one, since
-:func:`tileir_testing.isl.index_sets.races` tells where that matters.
+The method is array dataflow analysis (Feautrier, "Dataflow analysis of array and scalar references", 1991), computed
+exactly by isl for the sizes of a program. Points without an order are analysed in one, since
+:func:`tileir_testing.isl.index_sets.races` reports where the order matters.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _problems(
 
 
 class _Accesses:
-    """What writes some memory, and when everything runs."""
+    """Writers of some memory, and the time of every statement."""
 
     def __init__(self, leaves: tuple[Leaf, ...], memory: str) -> None:
         """Collect the writes and the times of all points."""

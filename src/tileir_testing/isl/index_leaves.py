@@ -16,7 +16,7 @@ _COPYING: Final = ("copy", "transpose")
 
 @attrs.frozen
 class Element:
-    """An element of some memory: what ``main`` and its blocks allocate is another one at each point around it."""
+    """An element of some memory; allocations of ``main`` and its blocks are distinct at each point around them."""
 
     memory: str
     place: tuple[Affine, ...]
@@ -28,16 +28,15 @@ class Leaf:
 
     Attributes:
         block: The block that holds it.
-        kernel: The number of the kernel that this is in.
-        indices: The indices around it, from the outside.
+        kernel: The number of its kernel.
+        indices: The indices around it, outermost first.
         conditions: Affines that must be >= 0.
-        parallel: For each block around it, how many indices stand outside it, how many with its own, and whether its
-            points are unordered.
-        order: When it runs: after what comes before in lexicographic order.
-        store: The element that is written.
+        parallel: For each block around it, the number of indices outside it, the number including its own, and whether
+            its points are unordered.
+        order: Its time, in lexicographic order.
+        store: The written element.
         aggregation: How values merge there; empty where they overwrite.
         loads: The elements that are read.
-
     """
 
     block: str
@@ -192,7 +191,7 @@ class _Walk:
         return _View(source.memory, source.owner, source.first + moved, refinement, merging)
 
     def _special(self, special: Special, name: str, points: _Points, views: Mapping[str, _View]) -> None:
-        """Collect a copy of a whole view, whose axes are indices of their own; what others write is unclear."""
+        """Collect a copy of a whole view, with an index for each axis; writes of other specials are undetermined."""
         if special.name not in _COPYING:
             self.unclear |= {views[output].memory for output in special.outputs}
             return
@@ -212,7 +211,7 @@ def _place(view: _View, indices: list[Affine]) -> Affine:
 def _operands(
     statement: object, views: Mapping[str, _View], needed: Mapping[str, tuple[Element, ...] | None]
 ) -> tuple[Element, ...] | None:
-    """Return what a scalar depends on; None where that depends on values."""
+    """Return the operands of a scalar; None where they depend on values."""
     if isinstance(statement, Load):
         return None if statement.index is not None else (views[statement.source].element(Affine()),)
     parts = [needed.get(name) for name in scalar_inputs(statement)]  # type: ignore[arg-type]

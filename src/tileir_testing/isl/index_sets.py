@@ -1,6 +1,6 @@
-"""Index sets of Stripe programs, by isl: which elements each point brings together, and what points may run at once.
+"""Index sets of Stripe programs, by isl: the elements that meet at each point, and points that may run in parallel.
 
-Everything is decided exactly, for the sizes that a program has. It needs islpy: ``pip install 'tileir[verify]'``.
+Everything is decided exactly, for the sizes of a program. It needs islpy: ``pip install 'tileir[verify]'``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Signature: TypeAlias = "tuple[str, str, tuple[str, ...]]"
 
 
 def races(program: Program) -> tuple[str, ...]:
-    """Return, as sentences, pairs of points that may run at once of which one reads what the other one writes."""
+    """Return, as sentences, pairs of parallel points of which one reads an element that the other writes."""
     found = stores(program).leaves
     return tuple(problem for writer in found for reader in found for problem in _races_of(writer, reader))
 
@@ -59,10 +59,10 @@ def _meeting(writer: Leaf, reader: Leaf, element: Element, outside: int, inside:
 
 
 def tuples(program: Program) -> dict[Signature, tuple[isl.Set, bool]]:
-    """Return which elements of the program's memory meet, and whether each tuple does at one point only.
+    """Return the tuples of program elements that meet, and whether each does at one point only.
 
-    Elements of memory that blocks allocate stand for those that they are copies of, or that are copied from them.
-    Stores of values that depend on no element, and those for which this cannot be told, are left out.
+    Elements of block allocations are replaced by the elements that they copy or that copy them. Stores of values that
+    depend on no element, or on unknown elements, are left out.
     """
     found = stores(program).leaves
     known = {r.name for r in program.memory}
@@ -105,7 +105,7 @@ Copies: TypeAlias = "dict[str, tuple[str, isl.Map] | None]"
 
 
 def _copies(found: tuple[Leaf, ...], known: set[str]) -> tuple[Copies, Copies]:
-    """Return what memory of blocks is copied from, and where it is copied to; None for what is not one other memory."""
+    """Return the source and the target of copies of block memory; None for anything but a single other memory."""
     sources: Copies = {}
     targets: Copies = {}
     for leaf in found:
@@ -145,11 +145,11 @@ def _resolved(leaf: Leaf, element: Element, known: set[str], copies: Copies) -> 
 
 
 def difference(before: Program, after: Program) -> str | None:
-    """Return how the index sets of two programs differ, as a sentence; None where they do not, or cannot be compared.
+    """Return the difference between the index sets of two programs, as a sentence; None where equal or incomparable.
 
-    Compared is what both programs store in the same way, with operands in the same memory, laid out in the same way.
-    Where a program takes some elements of a memory by way of one that the other program does not have, or writes some
-    of them at places that depend on values, the rest of them says nothing.
+    Compared are stores that occur in both programs, with operands in equal memory and layout. Where a program takes
+    elements of a memory through memory that the other lacks, or writes some of them at addresses that depend on values,
+    the rest are not compared.
     """
     old, new = tuples(before), tuples(after)
     layouts, later = _layouts(before), _layouts(after)
@@ -173,7 +173,7 @@ def difference(before: Program, after: Program) -> str | None:
 
 
 def _unclear(program: Program) -> set[str]:
-    """Return memory that is written at places that depend on values, or from such memory."""
+    """Return memory that is written at addresses that depend on values, or from such memory."""
     found = stores(program)
     copies = {leaf.store.memory for leaf in found.leaves if any(load.memory in found.unclear for load in leaf.loads)}
     return copies | found.unclear

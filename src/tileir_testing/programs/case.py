@@ -36,7 +36,7 @@ class Conformance:
         return {name: TensorType(dtype_of(array), array.shape) for name, array in self.inputs.items()}
 
     def check(self, actual: dict[str, Array]) -> None:
-        """Compare results with what is expected; NaN equals NaN."""
+        """Compare results with the expected ones; NaN equals NaN."""
         assert list(actual) == list(self.expected)
         for name, right in self.expected.items():
             left = np.asarray(actual[name])

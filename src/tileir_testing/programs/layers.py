@@ -1,6 +1,6 @@
-"""Layers of neural networks and their gradients: convolutions and pools of one to three axes, normalisation, sampling.
+"""Neural network layers and their gradients: convolutions and pools of one to three axes, normalisation, sampling.
 
-What is expected is summed up point by point, straight from the formula.
+Expected results are summed point by point, directly from the formula.
 """
 
 from __future__ import annotations
