@@ -26,7 +26,7 @@ _MOST_PENDING: Final = 64
 class Order:
     """Transitive predecessors of each statement, as statements are added in order.
 
-    Bit ``k`` of a mask stands for the statement ``k + 1`` places before; statements before :data:`WINDOW` are unknown.
+    Bit ``k`` of a mask is the statement ``k + 1`` places before; statements before :data:`WINDOW` are unknown.
     """
 
     _masks: list[int] = attrs.field(factory=list, init=False)

@@ -34,14 +34,14 @@ def elementwise_nest(kernel: stripe.Block) -> Nest | Refused:
 
 
 def against_parallel(nest: Nest) -> Refused | None:
-    """Return the outer index along which the points of a nest cannot run in parallel; None if there is none."""
+    """Return a refusal with the outer index that keeps points of a nest from running in parallel; None for none."""
     allowed = sch.parallel_indices(nest)
     index = next((i for i in nest.indices if i not in allowed), None)
     return None if index is None else refused("TR201", index=index.name, range=index.range)
 
 
 def against_plain_places(nest: Nest) -> Refused | None:
-    """Return the view with data-dependent accesses; None if there is none."""
+    """Return a refusal with the view that has data-dependent accesses; None if there is none."""
     for segment in nest.segments:
         if names := sch.indirect_names(segment):
             return refused("TR202", view=min(names))
@@ -49,7 +49,7 @@ def against_plain_places(nest: Nest) -> Refused | None:
 
 
 def against_varying_places(nest: Nest, *, gathers: bool = False) -> Refused | None:
-    """Return the view whose data-dependent element may vary from point to point; None if there is none.
+    """Return a refusal with the view whose data-dependent element may vary between points; None if there is none.
 
     All points may use a place given by a scalar of the caller, such as the step number of a loop; with ``gathers``, the
     place of a read may vary along the outer indices. If the memory of the view is also accessed elsewhere, nothing is
@@ -71,13 +71,13 @@ def against_varying_places(nest: Nest, *, gathers: bool = False) -> Refused | No
 
 
 def against_scalars(nest: Nest) -> Refused | None:
-    """Return the local memory of a nest that has more than one element; None if there is none."""
+    """Return a refusal with the local memory of a nest that has several elements; None if there is none."""
     wide = next((r for r in nest.allocations if r.shape.elements != 1), None)
     return None if wide is None else refused("TR204", memory=wide.name, elements=wide.shape.elements)
 
 
 def against_reading(nest: Nest) -> Refused | None:
-    """Return the caller's memory that some loop reads and the kernel writes; None if there is none."""
+    """Return a refusal with the caller's memory that a loop reads and the kernel writes; None if there is none."""
     written = {use.root for use in sch.written_uses(nest)}
     reading = (use for s in nest.segments if s.loops for use in s.uses if not use.direction.writes)
     return next((refused("TR203", memory=use.root) for use in reading if use.root in written), None)

@@ -18,7 +18,7 @@ from tileir.stripe.ir import Block, Load, Program, Refinement, Store
 class WriteOver:
     """Let reductions overwrite a temporary that they read elementwise for the last time, such as a shortcut.
 
-    In ``S[i, j] = +(A[i, k] * B[k, j]); T = S + X``, ``T`` lies in ``X`` where that is a temporary with its last use.
+    In ``S[i, j] = +(A[i, k] * B[k, j]); T = S + X``, ``T`` is stored in ``X`` if that is a temporary with its last use.
     Rows that are no whole cache lines stay: tiles at their ends may compute elements again.
     """
 

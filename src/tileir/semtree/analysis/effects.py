@@ -85,7 +85,7 @@ class Census:
     Attributes:
         operations: Elementwise operations, each with the dtype of its first operand and the most lanes of one.
         reductions: Operations that merge lanes, each with their dtype and number.
-        dots: Fragments of dot products, as :func:`tileir.semtree.dots.fragment_of` tells them.
+        dots: Fragments of dot products (:func:`tileir.semtree.dots.fragment_of`).
         converts: Whether there are conversions, by value or of bits.
         dtypes: Those of arrays, constants and conversions; other nodes have the dtype of one of these.
         hints: Classes of hints.

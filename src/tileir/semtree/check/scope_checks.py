@@ -165,7 +165,7 @@ def _touched(node: Subscript) -> tuple[int, int] | None:
 
 
 def check_barriers(survey: Survey) -> Iterator[Diagnostic]:
-    """Require that all threads of a group reach each barrier equally often, where groups have several."""
+    """Require that all threads of a group reach each barrier equally often, if groups have several."""
     for reason in divergent_barriers(survey.kernel):
         yield Diagnostic("TIL555", f"a barrier stands under {reason}, which may differ between threads of a group")
 

@@ -2,7 +2,7 @@
 
 Made with mpmath in 60 digits by Remez' exchange algorithm (for tanh, its rational form with an iterated
 levelled error; Muller, "Elementary Functions", chapter 3), then rounded to the type. The relative errors of the
-approximations themselves lie below 2**-26 for f32 and 2**-56 for f64.
+approximations themselves are below 2**-26 for f32 and 2**-56 for f64.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _payne_hanek(draft: Draft, x: Term) -> tuple[Term, Term]:
     form = format_of(x)
     bits = draft.let("huge_bits", x.bits.cast(DType.U64))
     mantissa = draft.let("huge_m", bits & ((1 << form.digits) - 1) | (1 << form.digits))
-    # x = m 2**e; of 2/π, with 32 zeros in front, the bits from e - 2 on count. Whole turns lie before them.
+    # x = m 2**e; of 2/π, with 32 zeros in front, the bits from e - 2 on count. Whole turns are before them.
     first = draft.let("huge_first", (bits >> form.digits) - (form.bias + form.digits + 2 - _LIMB))
     window = _window(draft, first, _LIMBS[form.dtype], 1 + (form.bias + 1 - form.digits + _LIMB) // _LIMB)
     factors = [mantissa & _MASK, mantissa >> _LIMB] if form.digits >= _LIMB else [mantissa]

@@ -102,7 +102,7 @@ def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
         return _Placed(list(step.statements), step.touches, _joined(pending, step.touches), meets=False)
     body = _in_order(step.steps, pending)
     ahead = tuple(touch for touch in body.after if touch.waits and touch not in pending)
-    if step.repeats and ahead:  # an iteration waits for stores of the one before where it needs their memory
+    if step.repeats and ahead:  # an iteration waits for stores of the previous one if it needs their memory
         body = _in_order(step.steps, _joined(pending, ahead))
     if step.repeats and _meet(_from_last_iteration(body.after), body.before):
         body = attrs.evolve(

@@ -234,7 +234,7 @@ _TOGETHER = 32
 """Threads along a row that read each element of a column at once, since no others are beside them."""
 
 _SHARED = 10
-"""Divisor of the products saved in tiles of :data:`_TOGETHER` threads."""
+"""Reciprocal of the share of products that tiles with :data:`_TOGETHER` threads along a row save."""
 
 _HIDING = 384
 """Threads of a processor that hide latency."""

@@ -258,7 +258,7 @@ def _side_by_side(nest: Nest) -> stripe.Index | None:
 
 
 def _across_threads(nest: Nest) -> Refused | None:
-    """Return the caller's memory that a thread may access after another one of its group writes it."""
+    """Refuse caller's memory that a thread may access after another thread of its group has written it."""
     written = Counter(root for s in nest.segments for root in {u.root for u in s.uses if u.direction.writes})
     again = {use.root for use in sch.read_uses(nest)} | {root for root, segments in written.items() if segments > 1}
     back = {use.root for use in sch.written_uses(nest)} & again
@@ -274,7 +274,7 @@ def _across_threads(nest: Nest) -> Refused | None:
 
 
 def _of_windows(nest: Nest) -> Refused | None:
-    """Return the loop of short overlapping rows, as in windows: a thread has all of one, beside the next."""
+    """Refuse loops over short overlapping rows, as in windows: a thread has all of one, beside the next."""
     for segment in nest.segments:
         terms = product(i.range for i in segment.loops)
         for use in segment.uses if 1 < terms <= _WINDOW else ():
@@ -286,7 +286,7 @@ def _of_windows(nest: Nest) -> Refused | None:
 
 
 def _without_barrier(nest: Nest, *, meeting: bool) -> Refused | None:
-    """Return the caller's memory that a segment accesses after another has written it, without a barrier in between.
+    """Refuse caller's memory that a segment accesses after another has written it, without a barrier in between.
 
     Threads synchronise where they merge their partial results, if they are ``meeting`` there.
     """

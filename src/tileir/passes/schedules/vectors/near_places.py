@@ -139,7 +139,7 @@ class _Reader:
     gathers: list[tuple[str, Refinement, Array]] = attrs.field(factory=list, init=False)
 
     def against(self) -> Refused | None:
-        """Return a load that is neither a constant of pixels, nor constant along pixels, nor a gather there."""
+        """Refuse a load that is neither a constant of pixels, nor constant along pixels, nor a gather there."""
         names = {index.name for index in self.line}
         used_at = {s.index for s in self.kernel.statements if isinstance(s, Load) and s.index is not None}
         other_uses = {

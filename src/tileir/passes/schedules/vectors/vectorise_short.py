@@ -77,7 +77,7 @@ class VectoriseShort:
 
 
 def _against_neighbours(block: Block, index: Index) -> Refused | None:
-    """Return the view of a block that an index moves by more than an element, or why no gathered rows run along it."""
+    """Refuse a block with strided views, or without stores or gathered rows, along an index."""
     strides = {view.name: int(address(view).coefficient(index.name)) for view in block.refinements}
     stored = {s.into for s in block.statements if isinstance(s, Store)}
     if far := [name for name, stride in strides.items() if stride not in (0, 1)]:

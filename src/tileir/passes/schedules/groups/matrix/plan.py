@@ -234,7 +234,7 @@ def swizzle_of(panel: Panel, fragment: Fragment, width: int) -> tuple[int, int]:
     dtype, size = panel.use.dtype, panel.use.dtype.itemsize
     if dtype is DType.F32 and not panel.along_loop and fragment.a.where is not Where.LOCAL:
         rows, across = _BANKS
-        pieces = max(1, min(rows, width // across))  # of a narrow tile several rows lie in one line of banks
+        pieces = max(1, min(rows, width // across))  # several rows of a narrow tile share one line of banks
         return max(width, rows * across).bit_length() - across.bit_length(), (pieces - 1) * across
     piece = _PIECE // size
     pieces = max(1, min(width // piece, _LINE // _PIECE))

@@ -20,7 +20,7 @@ def against_product(nest: Nest, segment: Segment) -> Refused | None:
 
 
 def _against_statements(segment: Segment) -> Refused | None:
-    """Return the statement of a reduction that is not a load, conversion, product or store of its only product."""
+    """Refuse a reduction with a statement that is not a load, conversion, product or store of its only product."""
     counts = {stripe.Load: 0, stripe.Store: 0, stripe.Intrinsic: 0}
     for statement in segment.statements:
         if isinstance(statement, stripe.Intrinsic) and statement.op is not Op.MUL:
@@ -48,7 +48,7 @@ def _against_sum(segment: Segment) -> Refused | None:
 
 
 def _against_operands(segment: Segment) -> Refused | None:
-    """Return the operand of the product that is no load, nor a load converted to the dtype of the sum."""
+    """Refuse a product with an operand that is no load, nor a load converted to the dtype of the sum."""
     (multiplied,) = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
     (total,) = (use.dtype for use in segment.uses if use.direction.writes)
     converts = {s.into: s for s in segment.statements if isinstance(s, stripe.Convert)}
@@ -62,7 +62,7 @@ def _against_operands(segment: Segment) -> Refused | None:
 
 
 def against_constraints(nest: Nest, plan: MatrixTiling, sizes: Mapping[str, int]) -> Refused | None:
-    """Return the constrained index that prevents copying a tile unconditionally, or adding steps at once.
+    """Refuse constraints on an index that prevent copying a tile unconditionally, or adding steps at once.
 
     A tile is copied under the constraints on its own elements; under other constraints all of it has to be inside its
     tensor, wherever they hold.
