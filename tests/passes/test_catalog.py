@@ -107,6 +107,8 @@ def test_options_do_not_change() -> None:
     ("text", "message"),
     [
         ("fuse{max_statements=0}", "pass fuse: max_statements must be at least 1"),
+        ("matrix_contraction{cluster=0}", "pass matrix_contraction: cluster must be at least 1"),
+        ("matrix_contraction{cluster=9}", "pass matrix_contraction: 'cluster' must be <= 8: 9"),
         ("register_tile{registers=0}", "pass register_tile: registers must be at least 1"),
         ("register_tile{rows=-1}", "pass register_tile: rows must be at least 0"),
         ("split_reduction{parts=0}", "pass split_reduction: parts must be at least 1"),

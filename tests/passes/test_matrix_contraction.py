@@ -215,6 +215,13 @@ def test_what_instructions_do_not_fit_is_left_to_others(
     assert not products(stages(text, shapes, dtype))
 
 
+def test_vectors_narrower_than_an_element_copy_single_elements() -> None:
+    shapes = {"A": (32, 32), "B": (32, 32)}
+    found = stages(PRODUCT, shapes, DType.F16, attrs.evolve(TILE, vector_bytes=1))
+    assert len(products(found)) == 1
+    check(found, arrays(shapes, DType.F16))
+
+
 @given(
     text=st.sampled_from((PRODUCT, RIGHT_TURNED, LEFT_TURNED, BOTH_TURNED, BATCH)),
     sizes=st.tuples(st.integers(17, 40), st.integers(17, 40), st.integers(4, 70)),

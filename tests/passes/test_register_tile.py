@@ -62,6 +62,13 @@ def widths(program: Program) -> list[int]:
     return [max(shape[1] for shape in accumulators(_only(program, kernel))) for kernel in program.main.blocks]
 
 
+def test_a_tile_has_as_many_columns_as_there_are() -> None:
+    step = attrs.evolve(SMALL, rows=2, registers=1 << 31)
+    assert widths(tiled("matmul", attrs.evolve(step, columns=1 << 31))) == widths(
+        tiled("matmul", attrs.evolve(step, columns=37 // 4))
+    )
+
+
 def test_columns_that_are_left_over_get_kernels_of_their_own() -> None:
     assert widths(tiled("matmul", attrs.evolve(SMALL, rows=2, columns=2))) == [8, 4, 1]  # 37 = 4 * 8 + 4 + 1
 

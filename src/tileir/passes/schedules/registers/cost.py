@@ -285,7 +285,8 @@ class _Candidate:
 
     def _visits(self) -> dict[int, Visit | None]:
         """Return the cache blocking of the reduction for each number of columns; None for none."""
-        widths = range(1, max(_MOST_COLUMNS_OF_ONE_ROW, self.limits.columns) + 1)
+        asked = min(self.limits.columns, self.vector.range // self.lanes)
+        widths = (asked,) if asked else range(1, _MOST_COLUMNS_OF_ONE_ROW + 1)
         found = along_lanes(self.nest, self.vector.name)
         if found is None or self.vector in ready_indices(self.nest, self.lanes):
             return dict.fromkeys(widths)

@@ -26,7 +26,7 @@ from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import FOLD, PADDED, SWIZZLE_MASK, SWIZZLE_SHIFT, Binding, Role, RoleKind, ir as stripe
 
 _OUT: Final = stripe.Direction.OUT
-_SWATH: Final = 8
+SWATH: Final = 8
 """Rows of groups that run side by side, column by column: their inputs stay in the shared cache."""
 
 
@@ -65,7 +65,7 @@ class _MatrixKernel:
         grid, starts = sch.tile_grid(nest.indices, extents)
         down = next(g for g in grid if g.name == top)
         count = whole_clusters(down.range, plan)
-        high = next(n for n in range(min(_SWATH, count), 0, -1) if count % n == n % plan.cluster == 0)
+        high = next(n for n in range(min(SWATH, count), 0, -1) if count % n == n % plan.cluster == 0)
         inner = sch.index(names.fresh(f"{top}_swath"), high, Binding.GRID)
         outer = attrs.evolve(down, range=count // high)
         starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])

@@ -13,7 +13,7 @@ from tileir.core import DType, attrs
 from tileir.core.fragments import Fragment, Where, usable
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
-from tileir.passes.schedules.groups.matrix.blocks import build
+from tileir.passes.schedules.groups.matrix.blocks import SWATH, build
 from tileir.passes.schedules.groups.matrix.boxes import (
     OF_TWO,
     are_whole_lines,
@@ -89,7 +89,7 @@ class MatrixContraction:
     stores: bool = False
     pairs: bool = False
     roles: bool = False
-    cluster: int = attrs.field(default=1, validator=at_least(1))
+    cluster: int = attrs.field(default=1, validator=attrs.validators.and_(at_least(1), attrs.validators.le(SWATH)))
     promote: bool = True
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
@@ -220,7 +220,7 @@ class MatrixContraction:
 
     def _with_axes(self, panel: Panel, loop: stripe.Index, constraints: Collection[Affine]) -> Panel:
         """Return a panel whose contiguous elements are copied together, if tests hold for all or none of them."""
-        use, most = panel.use, self.vector_bytes // panel.use.dtype.itemsize
+        use, most = panel.use, max(1, self.vector_bytes // panel.use.dtype.itemsize)
         lanes = {name: sch.aligned_lanes((use,), name, most) for name in (panel.index.name, loop.name)}
         along = max((loop, panel.index), key=lambda i: lanes[i.name] if use.stride(i.name) == 1 else 0)
         wide = lanes[along.name] if use.stride(along.name) == 1 else 1
