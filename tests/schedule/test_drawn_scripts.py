@@ -101,6 +101,7 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
                 st.just(loop),
                 st.just(into[0]),
                 through=st.sampled_from([(), (2,), (4,), (4, 2)]),
+                around=st.sampled_from(["", *names]),
             ),
             st.builds(
                 Interleave,

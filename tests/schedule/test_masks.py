@@ -112,7 +112,7 @@ def test_the_remainder_alone_is_masked() -> None:
 
 REDUCED = {
     "+": "reorder{loops=(lane, step)}, rfactor{memory=S_acc, loop=lane, into=parts}, reorder{loops=(step, lane)}",
-    "*": "reorder{loops=(lane, step)}, rfactor{memory=S_acc, loop=lane, into=parts}, reorder{loops=(step, lane)}",
+    "*": "rfactor{memory=S_acc, loop=lane, into=parts, around=step}",
     ">": "stage{tensor=A, at=i, into=own}, reorder{loops=(lane, step)}, rfactor{memory=S_acc, loop=lane, into=parts}",
     "<": "accumulate{memory=S_acc, at=step, into=parts}",
 }

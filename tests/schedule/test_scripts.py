@@ -138,8 +138,8 @@ def test_lanes_have_partial_results_of_their_own(size: int, how: str) -> None:
 
 
 LEVELS = """script{steps=(
-    split{loop=k, by=16, into=(step, part), tail=peel}, reorder{loops=(part, step)},
-    rfactor{memory=S_acc, loop=part, into=parts, through=(8, 4)}, reorder{loops=(step, part)},
+    split{loop=k, by=16, into=(step, part), tail=peel},
+    rfactor{memory=S_acc, loop=part, into=parts, through=(8, 4), around=step},
     bind{loop=(parts_left_0, parts_left_1, parts_merge), to=vector}, bind{loop=(parts_start, parts_more_0), to=unroll}
 )}"""
 
@@ -266,6 +266,12 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=(i, l), to=vector}": ("TR721", {"loop": "i"}),
     "rfactor{memory=C_acc, loop=k, into=parts, through=(3)}": ("TR706", {"factor": 3}),
     "rfactor{memory=(C_acc, C_acc), loop=k, into=parts}": ("TR708", {}),
+    "rfactor{memory=C_acc, loop=j, into=parts, around=k}": ("TR701", {"loop": "j"}),
+    "rfactor{memory=C_acc, loop=k, into=parts, around=z}": ("TR701", {"loop": "z"}),
+    "split{loop=k, by=2, into=(p, q)}, bind{loop=p, to=unroll}, rfactor{memory=C_acc, loop=q, into=parts, around=p}": (
+        "TR707",
+        {"binding": "unroll"},
+    ),
     "split{loop=k, by=2, into=(step, part)}, rfactor{memory=C_acc, loop=step, into=parts, stores=true}": (
         "TR765",
         {"memory": "parts"},

@@ -16,7 +16,21 @@ from tileir.poly.affine import Affine
 from tileir.schedule.groups import is_thread, unshared, with_threads
 from tileir.schedule.nest import Node, Use, emit
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
-from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_leaves, sizes_of, updated, walk, with_leaves
+from tileir.schedule.tree import (
+    Item,
+    Leaf,
+    Loop,
+    Tree,
+    changed,
+    each_leaf,
+    fills,
+    leaves,
+    map_leaves,
+    sizes_of,
+    updated,
+    walk,
+    with_leaves,
+)
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -81,7 +95,7 @@ def with_padding(tree: Tree) -> Tree:
 
     Memory that such a leaf reads is filled as a whole, so that nothing undefined is read.
     """
-    if not any(leaf.padded for leaf in leaves(tree.body)):
+    if not any(leaf.padded for leaf in tree.leaves):
         return tree
     seen = list(_seen(tree.body, {}, {}, {each.name: each for each in tree.allocations}))
     kept = {id(each.leaf) for each in seen if not (each.has_room() and each.writes_apart() and _is_cut(each, seen))}
@@ -124,6 +138,8 @@ def _seen(
 
 
 def _decided(whole: set[int], leaf: Leaf) -> Leaf:
+    if not leaf.padded:
+        return leaf
     tests = () if id(leaf) in whole else leaf.padded
     return attrs.evolve(leaf, constraints=(*leaf.constraints, *tests), padded=())
 
@@ -208,8 +224,8 @@ def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) 
             if part.size == 1 and not part.allocations:
                 result += body
             elif body:
-                result.append(attrs.evolve(part, body=body))
-    return tuple(result)
+                result.append(part.around(body))
+    return changed(items, result)
 
 
 def _told_apart(items: tuple[Item, ...], sizes: dict[str, int], names: NameScope) -> tuple[Item, ...]:
@@ -219,10 +235,11 @@ def _told_apart(items: tuple[Item, ...], sizes: dict[str, int], names: NameScope
         if isinstance(item, Loop):
             name = item.name if sizes.setdefault(item.name, item.size) == item.size else names.fresh(item.name)
             body = item.body if name == item.name else map_leaves(item.body, {item.name: Affine.index(name)})
-            done.append(attrs.evolve(item, name=name, body=_told_apart(body, sizes, names)))
+            body = _told_apart(body, sizes, names)
+            done.append(item.around(body) if name == item.name else attrs.evolve(item, name=name, body=body))
         else:
             done.append(item)
-    return tuple(done)
+    return changed(items, done)
 
 
 def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop]:
@@ -267,7 +284,7 @@ def _overlapping(loop: Loop) -> list[Loop] | None:
 
 def _at_zero(loop: Loop) -> Loop:
     """Return a loop of one iteration with its index replaced by a constant in its body."""
-    return attrs.evolve(loop, body=map_leaves(loop.body, {loop.name: Affine()})) if loop.size == 1 else loop
+    return loop.around(map_leaves(loop.body, {loop.name: Affine()})) if loop.size == 1 else loop
 
 
 def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
@@ -293,7 +310,9 @@ def _may_be_cut(loop: Loop) -> bool:
 
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     """Return a loop without the last iterations in which a test of each of its leaves fails."""
-    if (loop.masks and loop.binding is Binding.LANE) or not all(loop.name in leaf.tested for leaf in loop.leaves):
+    if loop.masks and loop.binding is Binding.LANE:
+        return loop
+    if not all(loop.name in leaf.tested for leaf in each_leaf(loop.body)):
         return loop
     ranges = {**sizes_of(loop.body), **around, loop.name: 1}
     size = max((_iterations(leaf, loop, ranges) for leaf in loop.leaves), default=loop.size)

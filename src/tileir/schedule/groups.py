@@ -173,7 +173,7 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
     for leaf, path in seen:
         atomic = atomic_names(leaf.statements)
         first = next((number for number, loop in enumerate(path) if is_thread(loop)), None)
-        phase = id(leaf) if first is None else id(path[first])
+        phase = (*map(id, path), id(leaf)) if first is None else (*map(id, path[: first + 1]),)
         again = any(loop.binding is not Binding.GRID and loop.size > 1 for loop in path[:first])
         for use in (use for use in leaf.uses if use.root not in apart):
             team = bool(_team(path))
@@ -193,7 +193,7 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
 class _Touch:
     """An access to memory: its block of threads, repetition by outer loops, and each thread's position."""
 
-    phase: int
+    phase: tuple[int, ...]
     writes: bool
     team: bool
     again: bool
@@ -253,7 +253,7 @@ class _Numbered:
             if isinstance(item, Loop):
                 memory = tuple(shapes[each.name] for each in item.allocations)
                 body = self._items(item.body, (*path, item), shapes)
-                result.append(attrs.evolve(item, body=body, allocations=memory))
+                result.append(item.around(body, memory))
             else:
                 result.append(item.with_uses(lambda use: self._use(use, path, shapes)))
         return tuple(result)

@@ -5,7 +5,8 @@ Callers name the steps: a pass loads the few that it uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import ClassVar, Protocol
 
 from tileir.core.nodes import attrs
@@ -65,9 +66,19 @@ class Candidate:
         kernels: list[stripe.Block] = []
         for nest, steps in self.parts:
             known = Known(trusted=True)
-            tree = accepted(rearranged(tree_of_nest(nest), steps, known, lambda step, tree, known: step(tree, known)))
+            tree = accepted(
+                rearranged(tree_of_nest(nest), _together(steps), known, lambda step, tree, known: step(tree, known))
+            )
             kernels += accepted(kernels_of(tree, knowing=True))
         return Done(tuple(kernels), self.facts)
+
+
+def _together(steps: Iterable[Rearrangement]) -> Iterator[Rearrangement]:
+    """Yield steps, with one step for neighbours that can change a kernel in one pass."""
+    for kind, neighbours in groupby(steps, type):
+        run = tuple(neighbours)
+        at_once = getattr(kind, "at_once", None)
+        yield from run if at_once is None else at_once(run)
 
 
 @refusing

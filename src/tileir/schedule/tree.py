@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import takewhile
 from operator import is_
@@ -130,15 +130,23 @@ class Loop:
     carried: bool = False
     masks: bool = False
 
-    @cached_property
+    @property
     def leaves(self) -> list[Leaf]:
         """All leaves below, in order."""
         return leaves(self.body)
 
-    @cached_property
+    @property
     def names(self) -> frozenset[str]:
         """Its name and those of all loops below."""
-        return frozenset((self.name,)).union(*[item.names for item in self.body if isinstance(item, Loop)])
+        return frozenset([item.name for item in walk((self,)) if isinstance(item, Loop)])
+
+    def around(self, body: tuple[Item, ...], allocations: tuple[stripe.Refinement, ...] | None = None) -> Loop:
+        """Return the loop around another body, perhaps with other memory; itself where both are the same."""
+        memory = self.allocations if allocations is None else allocations
+        if body is self.body and memory == self.allocations:
+            return self
+        held = (self.reduces, self.peels, self.tags, self.stages, self.last, self.carried, self.masks)
+        return Loop(self.name, self.size, body, self.binding, memory, *held)
 
     @property
     def bound(self) -> str:
@@ -167,9 +175,18 @@ class Tree:
     allocations: tuple[stripe.Refinement, ...]
     bounds: Mapping[str, tuple[tuple[int, int], ...]]
 
+    @cached_property
+    def leaves(self) -> list[Leaf]:
+        """All leaves, in order."""
+        return leaves(self.body)
+
+    @cached_property
+    def _loops(self) -> list[Loop]:
+        return [item for item in walk(self.body) if isinstance(item, Loop)]
+
     def loops(self) -> list[Loop]:
         """Return all loops, outer ones first."""
-        return [item for item in walk(self.body) if isinstance(item, Loop)]
+        return self._loops
 
     def loop_sizes(self) -> dict[str, int]:
         """Return the sizes of loops by name; the greatest of loops that share a name."""
@@ -220,16 +237,29 @@ def tree_of_nest(nest: Nest) -> Tree:
 def walk(items: tuple[Item, ...]) -> list[Item]:
     """Return items and all below them, outer ones first."""
     found: list[Item] = []
+    _add_all(items, found)
+    return found
+
+
+def _add_all(items: tuple[Item, ...], found: list[Item]) -> None:
     for item in items:
         found.append(item)
         if isinstance(item, Loop):
-            found += walk(item.body)
-    return found
+            _add_all(item.body, found)
 
 
 def leaves(items: tuple[Item, ...]) -> list[Leaf]:
     """Return the leaves below items, in order."""
-    return [leaf for item in items for leaf in (item.leaves if isinstance(item, Loop) else (item,))]
+    return [item for item in walk(items) if isinstance(item, Leaf)]
+
+
+def each_leaf(items: tuple[Item, ...]) -> Iterator[Leaf]:
+    """Yield the leaves below items, in order, for those who may not want to see them all."""
+    for item in items:
+        if isinstance(item, Loop):
+            yield from each_leaf(item.body)
+        else:
+            yield item
 
 
 def sizes_of(items: tuple[Item, ...]) -> dict[str, int]:
@@ -305,13 +335,16 @@ def _span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) 
 
 
 def with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Leaf]) -> tuple[Item, ...]:
-    """Return items with other leaves; loops are new, so that copies of one loop are distinct."""
-    return tuple(
-        [
-            attrs.evolve(item, body=with_leaves(item.body, function)) if isinstance(item, Loop) else function(item)
-            for item in items
-        ]
-    )
+    """Return items with other leaves; themselves where all are the same."""
+    new = [
+        item.around(with_leaves(item.body, function)) if isinstance(item, Loop) else function(item) for item in items
+    ]
+    return changed(items, new)
+
+
+def changed(items: tuple[Item, ...], new: list[Item]) -> tuple[Item, ...]:
+    """Return new items in place of others; the others where all are the same."""
+    return items if len(items) == len(new) and all(map(is_, items, new)) else tuple(new)
 
 
 def map_leaves(
@@ -319,7 +352,7 @@ def map_leaves(
 ) -> tuple[Item, ...]:
     """Return items with indices replaced in all leaves, with further constraints; padded ones with ``pads``."""
 
-    def changed(leaf: Leaf) -> Leaf:
+    def tested(leaf: Leaf) -> Leaf:
         new = leaf.substitute(mapping)
         if not tests:
             return new
@@ -327,7 +360,7 @@ def map_leaves(
             return attrs.evolve(new, padded=(*new.padded, *tests))
         return attrs.evolve(new, constraints=(*new.constraints, *tests))
 
-    return with_leaves(items, changed)
+    return with_leaves(items, tested)
 
 
 @attrs.frozen
@@ -365,29 +398,29 @@ class _Replacing:
         self, items: tuple[Item, ...], held: tuple[stripe.Refinement, ...], around: tuple[Loop, ...]
     ) -> Replaced | Refused | None:
         """Return items with loops replaced, inside memory that is ``held``; None if there are none."""
-        done: list[Item] = []
+        done: list[Item] | None = None
         moved: list[stripe.Refinement] = []
-        found = False
-        for item in items:
+        for number, item in enumerate(items):
             new: Replaced | Refused | None = None
-            if isinstance(item, Loop) and item.name == self.name:
-                new = self.rewrite(item, around)
-            elif isinstance(item, Loop) and self.name in item.names:
-                new = self.within(item.body, item.allocations, (*around, item))
+            if isinstance(item, Loop):
+                meant = item.name == self.name
+                new = self.rewrite(item, around) if meant else self.within(item.body, item.allocations, (*around, item))
             if isinstance(new, Refused):
                 return new
             if new is None or not isinstance(item, Loop):
-                done.append(item)
-            elif item.name == self.name:
+                if done is not None:
+                    done.append(item)
+                continue
+            done = [*items[:number]] if done is None else done
+            if item.name != self.name:
+                done.append(item.around(new.items, (*item.allocations, *new.allocations)))
+                continue
+            if new.allocations:
                 others = (each for each in items if isinstance(each, Loop) and each.name != self.name)
-                new = self._told_apart(new, (*held, *moved), others) if new.allocations else new
-                done += new.items
+                new = self._told_apart(new, (*held, *moved), others)
                 moved += (each for each in new.allocations if each not in (*held, *moved))
-                found = True
-            else:
-                done.append(attrs.evolve(item, body=new.items, allocations=(*item.allocations, *new.allocations)))
-                found = True
-        return Replaced(tuple(done), tuple(moved)) if found else None
+            done += new.items
+        return None if done is None else Replaced(tuple(done), tuple(moved))
 
     def _told_apart(self, new: Replaced, held: tuple[stripe.Refinement, ...], others: Iterable[Loop]) -> Replaced:
         """Return what moves memory to where other memory has its name with another name for it.
@@ -416,12 +449,13 @@ def map_outer_uses(
     items: tuple[Item, ...], function: Callable[[Use], Use], own: frozenset[str] = frozenset()
 ) -> tuple[Item, ...]:
     """Return items with other uses in their leaves, except for memory made by loops among them or in ``own``."""
-    return tuple(
-        attrs.evolve(item, body=map_outer_uses(item.body, function, own.union(a.name for a in item.allocations)))
+    new = [
+        item.around(map_outer_uses(item.body, function, own.union([a.name for a in item.allocations])))
         if isinstance(item, Loop)
         else item.with_uses(lambda use: use if use.root in own else function(use))
         for item in items
-    )
+    ]
+    return changed(items, new)
 
 
 def with_names(tree: Tree, loops: Mapping[str, str], roots: Mapping[str, str]) -> Tree:

@@ -50,7 +50,7 @@ class Room:
     def of(cls, tree: Tree, vector_bytes: int) -> Room:
         """Return the room of a kernel; its order is empty where it has no loops over outputs."""
         outputs = outputs_of(tree)
-        uses = [use for leaf in leaves(tree.body) for use in leaf.uses]
+        uses = [use for leaf in tree.leaves for use in leaf.uses]
         written = {use.root for use in uses if use.direction.writes}
         itemsize = max((use.dtype.itemsize for use in uses), default=1)
         inner, vectors = inner_of(tree), [loop.name for loop in outputs if _writes_neighbours(loop)]

@@ -219,20 +219,18 @@ def _partial(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
     step, part = writer.split(loop, _PARTS, "step", "part")
     memory = _merged(writer.tree, part)
     own: list[str] = []
-    if memory:
-        writer.add(Reorder((part, step)))
-        own = [name for each in memory for name in _apart(sketch, writer, each, part)]
-        writer.add(Reorder((step, part)))
+    for each in memory:
+        own += _apart(sketch, writer, each, step, part)
     vector, lane = writer.split(part, LANES, "vector", "lane")
     writer.add(Bind(vector, Binding.UNROLL))
     writer.add(Bind(lane, Binding.LANE))
     return [lane, *own]
 
 
-def _apart(sketch: Sketch, writer: _Writer, memory: str, part: str) -> list[str]:
-    """Give each iteration of a loop an element to merge into, and merge vectors of these, at last their lanes."""
+def _apart(sketch: Sketch, writer: _Writer, memory: str, step: str, part: str) -> list[str]:
+    """Give iterations of an inner loop elements to merge into, and merge vectors of these, at last their lanes."""
     into, several = writer.fresh(f"{memory}_parts"), sketch.parts > 1
-    writer.add(RFactor(memory, part, into, through=(LANES,) * several))
+    writer.add(RFactor(memory, part, into, through=(LANES,) * several, around=step))
     merging = (f"{into}_merge", *[f"{into}_left_0"] * several)
     found = [writer.lanes(f"{into}_start")[1], *merging]
     writer.add(Bind(merging, Binding.LANE))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import ClassVar
 
@@ -98,19 +98,22 @@ class Fuse:
         if unlike := [each.name for each in second.allocations if made.get(each.name, each) != each]:
             return refused("TR705", name=unlike[0])
         step = apart(second.name) - Affine.index(first.name)
-        for one, other in _meetings(first, second, sources):
+        for one, other in _meetings([*touches((first,))], [*touches((second,))], sources):
             if any(may_meet(one, other, around, [(way, None)]) for way in (step - 1, -step - 1)):
                 return refused("TR750", first=first.name, second=second.name, memory=one.use.root)
         return None
 
 
-def _meetings(first: Item, second: Item, sources: Mapping[str, str]) -> Iterator[tuple[Touch, Touch]]:
+def _meetings(
+    first: Sequence[Touch], second: Sequence[Touch], sources: Mapping[str, str]
+) -> Iterator[tuple[Touch, Touch]]:
     """Yield uses of one memory in two statements or loops whose order matters."""
-    for one, other in product(touches((first,)), touches((second,))):
+    for one, other in product(first, second):
         use, later = one.use, other.use
-        same = sources.get(use.root, use.root) == sources.get(later.root, later.root)
+        if use.root != later.root and sources.get(use.root, use.root) != sources.get(later.root, later.root):
+            continue
         merging = use.merges and later.merges and use.aggregation == later.aggregation
-        if same and (use.direction.writes or later.direction.writes) and not merging:
+        if (use.direction.writes or later.direction.writes) and not merging:
             yield one, other
 
 
@@ -187,11 +190,12 @@ class Sink:
     def _sunk(self, loop: Loop, sources: Mapping[str, str]) -> Replaced | Refused:
         if loop.stages > 1:
             return refused("TR707", loop=loop.name, binding=loop.bound)
-        done: list[Item] = []
+        done: list[tuple[Item, list[Touch]]] = []
         for item in reversed(loop.body):
-            needing = (at for at, later in enumerate(done) if any(_meetings(item, later, sources)))
-            done.insert(next(needing, len(done)), item)
-        return Replaced((attrs.evolve(loop, body=tuple(done)),))
+            own = [*touches((item,))]
+            needing = (at for at, (_, later) in enumerate(done) if any(_meetings(own, later, sources)))
+            done.insert(next(needing, len(done)), (item, own))
+        return Replaced((loop.around(tuple(item for item, _ in done)),))
 
 
 @attrs.frozen

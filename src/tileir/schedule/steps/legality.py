@@ -13,21 +13,24 @@ from typing import Final
 from tileir.poly.affine import Affine, movement
 from tileir.schedule.nest import atomic_names, chosen_by_data
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Item, Known, Leaf, Loop, Tree, leaves, own_memory, sizes_of
+from tileir.schedule.tree import Item, Known, Leaf, Loop, Tree, sizes_of, walk
 from tileir.stripe.bindings import Binding
 
 
 def shared_merge(loop: Loop) -> str | None:
     """Return outer memory that several iterations of a loop may merge into without atomics; None if there is none."""
-    merging = [(leaf, use) for leaf in leaves(loop.body) for use in leaf.uses if use.merges and use.direction.writes]
+    items = walk((loop,))
+    inside = [item for item in items if isinstance(item, Leaf)]
+    merging = [(leaf, use) for leaf in inside for use in leaf.uses if use.merges and use.direction.writes]
+    own = {each.name for item in items if isinstance(item, Loop) for each in item.allocations}
+    merging = [(leaf, use) for leaf, use in merging if use.root not in own]
     if not merging:
         return None
-    own = own_memory(loop)
     sizes = sizes_of(loop.body)
     for leaf, use in merging:
         axes = use.access[1:] if use.name in chosen_by_data(leaf.statements) else use.access
         apart = any(_moves_apart(axis, loop.name, sizes) for axis in axes)
-        if use.root not in own and not apart and use.name not in atomic_names(leaf.statements):
+        if not apart and use.name not in atomic_names(leaf.statements):
             return use.root
     return None
 

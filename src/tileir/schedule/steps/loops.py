@@ -8,7 +8,7 @@ bindings that a device cannot run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import ClassVar
@@ -28,6 +28,7 @@ from tileir.schedule.tree import (
     Size,
     Tail,
     Tree,
+    changed,
     in_place,
     leaves,
     map_leaves,
@@ -126,11 +127,11 @@ class Reorder:
             return refused("TR708", loops=", ".join(self.loops))
         named = frozenset(self.loops)
         found = [loop for loop in tree.loops() if loop.name in named]
-        whole = [each for each in found if named <= each.names]
+        whole = [each for each in found if named <= each.names] if len(found) > len(named) else []
         first = next((loop.name for loop in (*whole, *found)), self.loops[0])
 
         def ordered(loop: Loop, _: tuple[Loop, ...]) -> Replaced | Refused:
-            return self._ordered(loop) if named <= loop.names or not whole else Replaced((loop,))
+            return self._ordered(loop) if not whole or named <= loop.names else Replaced((loop,))
 
         return with_loops_replaced(tree, first, ordered)
 
@@ -164,7 +165,7 @@ def nested(
 ) -> tuple[Item, ...]:
     """Return nested loops around a body, in which ``allocations`` are made."""
     for loop in reversed(loops):
-        body = (attrs.evolve(loop, body=body, allocations=allocations),)
+        body = (loop.around(body, allocations),)
         allocations = ()
     return body
 
@@ -249,7 +250,7 @@ class Jam:
                 result += nested(chain, map_outer_uses((item,), lambda use: in_array(use, chain, arrays)))
             else:
                 allocations = tuple(arrays[each.name] for each in item.allocations)
-                result.append(attrs.evolve(item, body=self._pushed(item.body, chain, arrays), allocations=allocations))
+                result.append(item.around(self._pushed(item.body, chain, arrays), allocations))
         return tuple(result)
 
 
@@ -385,33 +386,51 @@ class Bind:
         """All loops that it binds."""
         return self.loop if isinstance(self.loop, tuple) else (self.loop,)
 
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with the loops bound."""
+        if not self.loops:
+            return refused("TR708", loops="")
+        return Bound(dict.fromkeys(self.loops, self.to))(tree, known)
+
+    @staticmethod
+    def at_once(steps: Sequence[Bind]) -> Sequence[Bind | Bound]:
+        """Return what binds all loops that several steps bind, in one pass over a kernel."""
+        to = {loop: step.to for step in steps for loop in step.loops}
+        every = all(step.loops for step in steps) and len(to) == sum(len(step.loops) for step in steps)
+        return (Bound(to),) if every else steps
+
+
+@attrs.frozen
+class Bound:
+    """Loops that are bound together, each to a kind of execution of its own, as several :class:`Bind` would."""
+
+    name: ClassVar[str] = "bind"
+    to: Mapping[str, stripe.Binding]
+
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with the loops bound."""
-        named = frozenset(self.loops)
-        if not named:
-            return refused("TR708", loops="")
-        if missing := named.difference(*(item.names for item in tree.body if isinstance(item, Loop))):
-            first = next(name for name in self.loops if name in missing)
-            return refused("TR701", loop=first, loops=", ".join(dict.fromkeys(loop.name for loop in tree.loops())))
-        return attrs.evolve(tree, body=self._within(tree.body, named))
+        found: set[str] = set()
+        body = self._within(tree.body, found)
+        if missing := [name for name in self.to if name not in found]:
+            return refused("TR701", loop=missing[0], loops=", ".join(dict.fromkeys(loop.name for loop in tree.loops())))
+        return attrs.evolve(tree, body=body)
 
-    def _within(self, items: tuple[Item, ...], named: frozenset[str]) -> tuple[Item, ...]:
-        return tuple([self._bound(item, named) if isinstance(item, Loop) else item for item in items])
+    def _within(self, items: tuple[Item, ...], found: set[str]) -> tuple[Item, ...]:
+        return changed(items, [self._bound(item, found) if isinstance(item, Loop) else item for item in items])
 
-    def _bound(self, loop: Loop, named: frozenset[str]) -> Loop:
-        if named.isdisjoint(loop.names):
-            return loop
-        loop = attrs.evolve(loop, body=self._within(loop.body, named))
-        if loop.name not in named:
-            return loop
-        if self.to is stripe.Binding.DOT:
-            rule_out(refused("TR726", loop=loop.name, to=self.to.value))
+    def _bound(self, loop: Loop, found: set[str]) -> Loop:
+        body, to = self._within(loop.body, found), self.to.get(loop.name)
+        if to is None:
+            return loop.around(body)
+        found.add(loop.name)
+        if to is stripe.Binding.DOT:
+            rule_out(refused("TR726", loop=loop.name, to=to.value))
         if loop.bound:
             rule_out(refused("TR707", loop=loop.name, binding=loop.bound))
-        if self.to in (stripe.Binding.GRID, stripe.Binding.THREAD) and (shared := shared_merge(loop)) is not None:
+        if to in (stripe.Binding.GRID, stripe.Binding.THREAD) and (shared := shared_merge(loop)) is not None:
             rule_out(refused("TR718", loop=loop.name, memory=shared))
-        if self.to is stripe.Binding.LANE:
+        if to is stripe.Binding.LANE:
             wide = loop.size > MAX_LANES
             rule_out(refused("TR759", loop=loop.name, size=loop.size, most=MAX_LANES) if wide else no_vector(loop))
-        return attrs.evolve(loop, binding=self.to)
+        return attrs.evolve(loop, body=body, binding=to)

@@ -24,6 +24,7 @@ from tileir.schedule.tree import (
     Rewrite,
     Size,
     Tree,
+    changed,
     leaves,
     map_uses,
     sizes_of,
@@ -159,7 +160,7 @@ class Stage:
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with a copy at the beginning of the loop."""
-        uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.tensor]
+        uses = [use for leaf in tree.leaves for use in leaf.uses if use.root == self.tensor]
         if any(use.direction.writes for use in uses):
             return refused("TR712", tensor=self.tensor)
         if not uses:
@@ -390,7 +391,7 @@ class Accumulate:
             sizes=(),
         )
         tests = past_the_end(tree, use.root, target.access, inner)
-        touching = [(leaf, use) for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
+        touching = [(leaf, use) for leaf in tree.leaves for use in leaf.uses if use.root == self.memory]
         known = {*around, *inner}
         cut = _where_defined(touching, target, known, lambda leaf: leaf.constraints)
         padded = _where_defined(touching, target, known, lambda leaf: leaf.padded)
@@ -409,9 +410,14 @@ class Accumulate:
         return Loop(ends[0], count, (first,)), Loop(ends[1], count, (last,), reduces=True)
 
 
-def with_touching_replaced(tree: Tree, name: str, memory: tuple[str, ...], rewrite: Rewrite) -> Tree | Refused:
-    """Return the tree with each loop of a name that uses a memory inside replaced."""
-    found = [loop for loop in tree.loops() if loop.name == name]
+def with_touching_replaced(
+    tree: Tree, name: str, memory: tuple[str, ...], rewrite: Rewrite, inner: str = ""
+) -> Tree | Refused:
+    """Return the tree with each loop of a name replaced that uses a memory, and has an inner loop if that is named."""
+    named = [loop for loop in tree.loops() if loop.name == name]
+    found = [loop for loop in named if inner in loop.names] if inner else named
+    if named and not found:
+        return refused("TR701", loop=inner, loops=", ".join(loop.name for loop in tree.loops() if loop.name != inner))
     meant = {id(loop) for loop in found if any(use.root in memory for leaf in loop.leaves for use in leaf.uses)}
     if found and not meant:
         return refused("TR715", loop=name, memory=", ".join(memory))
@@ -435,8 +441,8 @@ def _inside(
             body = _inside(item.body, over, change, {**places, item.name: Affine.index(item.name)})
             done.append(attrs.evolve(item, body=body, reduces=False))
         else:
-            done.append(attrs.evolve(item, body=_inside(item.body, over, change, places)))
-    return tuple(done)
+            done.append(item.around(_inside(item.body, over, change, places)))
+    return changed(items, done)
 
 
 @attrs.frozen
@@ -456,6 +462,8 @@ class RFactor:
         through: Number of elements after each level of a tree, before the last merge.
         stores: Whether iterations store elements, since each merges into an element only once: no loop clears the
             array.
+        around: A loop around the first one: the array is cleared before it, and merged after it. If empty, the first
+            one.
     """
 
     name: ClassVar[str] = "rfactor"
@@ -465,6 +473,7 @@ class RFactor:
     level: Level = Level.REGISTER
     through: tuple[Size, ...] = ()
     stores: bool = False
+    around: str = ""
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
@@ -475,13 +484,12 @@ class RFactor:
             return refused("TR708", loops=", ".join((*loops, *memory, *arrays)))
         levels = (f"{arrays[0]}_{what}_{level}" for level in range(len(through)) for what in ("more", "left"))
         rule_out(taken_for(tree, known, arrays, *levels))
-        if any(use.sizes and use.merges and use.root in memory for leaf in leaves(tree.body) for use in leaf.uses):
+        if any(use.sizes and use.merges and use.root in memory for leaf in tree.leaves for use in leaf.uses):
             return refused("TR761", loop=loops[0], memory=memory[0])
-        apart = [
-            Accumulate(*each, self.level, loops) for each in zip(memory, loops[:1] * len(memory), arrays, strict=True)
-        ]
+        at, inner = self.around or loops[0], loops[0] if self.around else ""
+        apart = [Accumulate(*each, self.level, loops) for each in zip(memory, [at] * len(memory), arrays, strict=True)]
         return with_touching_replaced(
-            tree, loops[0], memory, lambda loop, around: self._factored(tree, apart, loop, around, through)
+            tree, at, memory, lambda loop, around: self._factored(tree, apart, loop, around, through), inner
         )
 
     @refusing
@@ -566,18 +574,16 @@ def with_memory(tree: Tree, name: str, change: Callable[[stripe.Refinement], str
     if name not in names:
         return refused("TR716", memory=name, known=", ".join(names))
 
-    def changed(found: tuple[stripe.Refinement, ...]) -> tuple[stripe.Refinement, ...]:
+    def moved(found: tuple[stripe.Refinement, ...]) -> tuple[stripe.Refinement, ...]:
         return tuple(change(each) if each.name == name else each for each in found)
 
     def within(items: tuple[Item, ...]) -> tuple[Item, ...]:
         return tuple(
-            attrs.evolve(item, body=within(item.body), allocations=changed(item.allocations))
-            if isinstance(item, Loop)
-            else item
+            item.around(within(item.body), moved(item.allocations)) if isinstance(item, Loop) else item
             for item in items
         )
 
-    return attrs.evolve(tree, body=within(tree.body), allocations=changed(tree.allocations))
+    return attrs.evolve(tree, body=within(tree.body), allocations=moved(tree.allocations))
 
 
 def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping[str, int]) -> tuple[Affine, ...]:
@@ -633,7 +639,7 @@ def taken_for(tree: Tree, known: Known, arrays: tuple[str, ...], *others: str) -
     """Return the reason why memory, its loops, and others cannot have these names; None where they can."""
     if known.trusted:
         return None
-    rank = max(len(use.access) for leaf in leaves(tree.body) for use in leaf.uses)
+    rank = max(len(use.access) for leaf in tree.leaves for use in leaf.uses)
     own = (name for into in arrays for name in (*_names(into, rank), f"{into}_start", f"{into}_merge"))
     return taken(known, tree, (*own, *others))
 

@@ -24,7 +24,6 @@ from tileir.schedule.tree import (
     Loop,
     Replaced,
     Tree,
-    leaves,
     map_leaves,
     map_uses,
     tree_of,
@@ -121,7 +120,7 @@ class JoinKernel:
         found = accepted(_producer_of(tree, self.tensor, known, unread=True))
         tree, root, producer = found
         views = {each.name: each.source for each in tree.kernel.refinements}
-        used = {use.root for leaf in leaves(tree.body) for use in leaf.uses}
+        used = {use.root for leaf in tree.leaves for use in leaf.uses}
         if any(name != root and views.get(name) == views[root] for name in used):
             return refused("TR736", tensor=self.tensor)
         outer = [loop.name for loop in producer.tree.loops() if not loop.reduces]
@@ -162,7 +161,7 @@ def _producer_of(tree: Tree, tensor: str, known: Known, *, unread: bool) -> tupl
     if kernel is None:
         return refused("TR733", tensor=tensor)
     tree = with_one_root(tree, root)
-    uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == root]
+    uses = [use for leaf in tree.leaves for use in leaf.uses if use.root == root]
     if any(use.direction.writes for use in uses):
         return refused("TR712", tensor=tensor)
     if any(size > 1 for use in uses for size in use.sizes) or _chosen_by_data(tree, root):
@@ -178,7 +177,7 @@ def _producer_of(tree: Tree, tensor: str, known: Known, *, unread: bool) -> tupl
 
 def _view_of(tree: Tree, tensor: str) -> tuple[str, str]:
     """Return the kernel's view of this name, or of program memory of this name, and that memory."""
-    used = {use.root for leaf in leaves(tree.body) for use in leaf.uses if use.direction.reads}
+    used = {use.root for leaf in tree.leaves for use in leaf.uses if use.direction.reads}
     views = [each for each in tree.kernel.refinements if each.name in used and each.source]
     called = [each for each in views if each.name == tensor] or [each for each in views if each.source == tensor]
     return (called[0].name, called[0].source) if called else ("", "")
@@ -186,7 +185,7 @@ def _view_of(tree: Tree, tensor: str) -> tuple[str, str]:
 
 def _chosen_by_data(tree: Tree, tensor: str) -> bool:
     """Return whether data choose the element of a tensor that is read."""
-    for leaf in leaves(tree.body):
+    for leaf in tree.leaves:
         names = {use.name for use in leaf.uses if use.root == tensor}
         if any(isinstance(s, stripe.Load) and s.source in names and s.index is not None for s in leaf.statements):
             return True
@@ -235,9 +234,7 @@ class Producer:
             loops.append(body[0].name)
             allocations = (*allocations, *body[0].allocations)
             body = body[0].body
-        stored = [
-            use for leaf in leaves(tree.body) for use in leaf.uses if use.direction.writes and _is_held(use, tree)
-        ]
+        stored = [use for leaf in tree.leaves for use in leaf.uses if use.direction.writes and _is_held(use, tree)]
         last = body[-1] if body else None
         if len(stored) != 1 or not isinstance(last, Leaf) or stored[0] not in last.uses or last.constraints:
             return refused("TR734", tensor=source)

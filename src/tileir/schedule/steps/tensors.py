@@ -14,7 +14,7 @@ from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_o
 from tileir.schedule.steps.legality import no_vector
 from tileir.schedule.steps.loops import chain_of
 from tileir.schedule.steps.memory import Level, with_memory
-from tileir.schedule.tree import Item, Known, Leaf, Loop, Replaced, Size, Tree, leaves, map_uses, with_loops_replaced
+from tileir.schedule.tree import Item, Known, Leaf, Loop, Replaced, Size, Tree, map_uses, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 
@@ -104,7 +104,7 @@ class Interleave:
             changed.append(stripe.allocation(found.name, found.shape.dtype, [*sizes, by], found.location))
             return changed[-1]
 
-        uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]
+        uses = [use for leaf in tree.leaves for use in leaf.uses if use.root == self.memory]
         if any(not 0 <= self.axis < len(use.access) or any(size > 1 for size in use.sizes) for use in uses):
             return refused("TR714", order=str(self.axis), axes=len(uses[0].access))
         if apart := [use.access[self.axis] for use in uses if _parts(use.access[self.axis], by, ranges) is None]:
@@ -145,7 +145,7 @@ class Transpose:
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
         """Return the tree with register tiles for transposed inputs."""
-        written = {use.root for leaf in leaves(tree.body) for use in leaf.uses if use.direction.writes}
+        written = {use.root for leaf in tree.leaves for use in leaf.uses if use.direction.writes}
         names = tree.names()
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._turned(loop, written, names))
 

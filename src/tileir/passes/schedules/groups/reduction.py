@@ -113,7 +113,8 @@ class SharedReduction:
             stripe.Binding.UNROLL: [vector],
             stripe.Binding.LANE: [lane] if plan.lanes > 1 else [],
         }
-        return cls(nest, plan, names, team, parts, vector, lane, () if plan.along_outputs else (lane,), bound)
+        inner = (lane,) if plan.lanes > 1 and not plan.along_outputs else ()
+        return cls(nest, plan, names, team, parts, vector, lane, inner, bound)
 
     def candidate(self) -> Candidate:
         """Return the script with facts for remarks."""
@@ -132,9 +133,9 @@ class SharedReduction:
             vector, lane = (self.names.fresh(f"{wide}_{what}") for what in ("vector", "lane"))
             yield Accumulate(root, self.parts[-1], wide, over=(self.vector, *self.inner))
             yield Accumulate(root, self.parts[-1], part)
-            for end in (f"{wide}_start", f"{wide}_merge"):
-                yield Split(end, 1 if plan.along_outputs else plan.lanes, (vector, lane), Tail.EVEN)
-            self.bound[stripe.Binding.UNROLL].append(vector)
+            ends = (f"{wide}_start", f"{wide}_merge")
+            yield from (Split(end, plan.lanes, (vector, lane), Tail.EVEN) for end in ends if self.inner)
+            self.bound[stripe.Binding.UNROLL] += (vector,) if self.inner else ends
             if plan.lanes > 1:
                 self.bound[stripe.Binding.LANE] += (f"{wide}_0", f"{part}_0") if plan.along_outputs else (lane,)
             arrays.append(shared)
@@ -151,7 +152,8 @@ class SharedReduction:
         if plan.row is not None:
             yield Split(plan.row.name, plan.down, (plan.row.name, above[0]))
         grid = self.bound[stripe.Binding.GRID]
-        yield Reorder((*grid, *above, inside))
+        if above or grid[-1] != column:
+            yield Reorder((*grid, *above, inside))
         for use in plan.staged:
             yield from self._copied(use, grid[-1], inside)
         if plan.along_outputs:
@@ -194,9 +196,9 @@ class SharedReduction:
         if 0 < whole < -(-vectors // plan.threads):
             yield Cut(loop, whole, (loop, rest))
             yield Split(rest, 1, (rest, self.vector), Tail.EVEN)
-            yield Reorder((*others, rest, self.vector, *self.inner))
+            yield from (Reorder((*others, rest, self.vector, *self.inner)) for _ in others[:1])
         yield Split(loop, plan.unroll, (step, self.vector), Tail.EVEN)
-        yield Reorder((*others, step, self.vector, *self.inner))
+        yield from (Reorder((*others, step, self.vector, *self.inner)) for _ in others[:1])
 
     def _tree(self, roots: tuple[str, ...], arrays: tuple[str, ...]) -> Iterator[Rearrangement]:
         """Yield steps that merge the parts of all threads in local memory, with coalesced reads of rows."""

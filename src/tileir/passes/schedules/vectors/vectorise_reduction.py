@@ -113,7 +113,6 @@ class VectoriseReduction(Strategy):
         """Yield steps that vectorise ``size`` values of an index, and record the loops to unroll or to use as lanes."""
         along, others = index.name, tuple(i.name for i in segment.loops if i is not index)
         part, step, vector, lane = (names.fresh(f"{along}_{what}") for what in ("part", "step", "vector", "lane"))
-        wide.append(lane)
         if others:
             yield Reorder((along, *others))
         if size < index.range:
@@ -122,6 +121,7 @@ class VectoriseReduction(Strategy):
         if others and _may_repeat(segment):  # the last vector of a row may overlap the one before it
             lanes = min(lanes, sch.power_of_two_below(size))
             unrolled += [vector] * (size // lanes <= self.unroll)
+            wide.append(lane)
             yield Reorder((*others, along))
             yield Split(along, lanes, (vector, lane), Tail.SHIFT)
             return
@@ -133,16 +133,24 @@ class VectoriseReduction(Strategy):
             yield from (Reorder((*others, each)) for each in short)
             wide += short
         yield Split(along, width, (step, part), Tail.PEEL)
-        yield Reorder((part, *others, step))
+        if others:
+            yield Reorder((*others, step, part))
         for root in dict.fromkeys(use.root for use in segment.uses if use.merges):
             own = names.fresh(f"{root}_lanes")
             first, each = (names.fresh(f"{own}_{what}") for what in ("vector", "lane"))
-            yield RFactor(root, part, own, through=(lanes,) * (width > lanes))
+            yield RFactor(root, part, own, through=(lanes,) * (width > lanes), around=(*others, step)[0])
+            wide.append(f"{own}_merge")
+            if width == lanes:
+                wide.append(f"{own}_start")
+                continue
             yield Split(f"{own}_start", lanes, (first, each), Tail.EVEN)
-            unrolled += (first, *[f"{own}_more_0"] * (width > lanes))
-            wide += (each, f"{own}_merge", *[f"{own}_left_0"] * (width > lanes))
-        yield Reorder((*others, step, part))
+            unrolled += (first, f"{own}_more_0")
+            wide += (each, f"{own}_left_0")
+        if width == lanes:
+            wide.append(part)
+            return
         yield Split(part, lanes, (vector, lane), Tail.EVEN)
+        wide.append(lane)
         unrolled.append(vector)
 
     def _inside(self, nest: Nest, segment: Segment, lanes: int) -> tuple[Segment, stripe.Index, int] | Refused:
