@@ -1,4 +1,4 @@
-"""Nodes of a formula: steps in a sequence, each a function of what earlier ones made. Spans are no part of equality."""
+"""Nodes of a formula: a sequence of steps, each a function of earlier results. Spans do not count for equality."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Colour(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Weights(Node):
-    """The weights of a window, row by row; all rows have the same length."""
+    """The weights of a window, row by row; all rows have one length."""
 
     rows: tuple[tuple[float, ...], ...]
     span: Span | None = span_field()
@@ -117,7 +117,7 @@ Condition: TypeAlias = Near | Mask | Region
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Merge(Node):
-    """``with function(arguments) source``: what the step made, merged with a second picture."""
+    """``with function(arguments) source``: the step's result, merged with a second picture."""
 
     function: str
     source: Source
@@ -140,15 +140,14 @@ class Step(Node):
 
     Attributes:
         function: A function of one picture, or of two.
-        name: By which later steps read it; None where only its number tells it.
-        sources: What it reads; empty for what the step before made, or the first input.
+        name: Its name for later steps; None where it has only a number.
+        sources: Its sources; empty for the result of the previous step, or the first input.
         arguments: Parameters that are not at their defaults.
-        boundary: What its windows see outside the picture; None for the function's own rule.
-        condition: Where it applies; elsewhere the input stays.
-        merge: What the result is merged with.
+        boundary: The boundary of its windows; None for the function's own rule.
+        condition: The region of its effect; elsewhere the input stays.
+        merge: The merge of the result.
         comments: The lines above it, without slashes.
-        remark: What stands behind it, without slashes.
-
+        remark: The comment after it, without slashes.
     """
 
     function: str
@@ -165,16 +164,15 @@ class Step(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Repeat(Node):
-    """``repeat count until change below limit { steps }``: the steps read what their last round made.
+    """``repeat count until change below limit { steps }``: the steps read the result of their last round.
 
     Attributes:
-        count: How often, at most.
-        steps: What is repeated.
+        count: Largest number of rounds.
+        steps: The repeated steps.
         limit: The largest change of any value with which it stops; None where it does not stop early.
         comments: The lines above it.
-        remark: What stands behind its first line.
+        remark: The comment after its first line.
         last_comments: The lines above its closing brace.
-
     """
 
     count: Number
@@ -193,13 +191,12 @@ class Formula(Whole):
     Attributes:
         steps: In the order in which they run.
         inputs: Names of the originals.
-        results: What it returns; empty for what the last step made.
+        results: Its results; empty for that of the last step.
         comments: The lines above its inputs.
-        input_remark: What stands behind its inputs.
+        input_remark: The comment after its inputs.
         result_comments: The lines above its results.
-        result_remark: What stands behind its results.
+        result_remark: The comment after its results.
         last_comments: The lines at its end.
-
     """
 
     steps: tuple[Step | Repeat, ...]

@@ -16,9 +16,8 @@ class Reference:
     Attributes:
         path: Of the source.
         source: As it stands there.
-        target: The path of the step or group that makes what it reads, ``inputs[0]``, or the path of a group and
-            ``.previous`` for its last round; None where there is no such thing.
-
+        target: The path of the step or group that it reads, ``inputs[0]``, or the path of a group and ``.previous`` for
+            its last round; None where there is no such target.
     """
 
     path: str
@@ -62,13 +61,13 @@ class Scope:
         self.before = None
 
     def leave(self, names: int) -> None:
-        """Leave a group, around which so many names are known."""
+        """Leave a group, outside of which this many names are known."""
         self.groups.pop()
         while len(self.names) > names:
             self.names.popitem()
 
     def target(self, source: Source) -> str | None:
-        """Return what a source refers to."""
+        """Return the target of a source."""
         name = source.name
         if isinstance(name, int):
             return self.lines[name - 1] if name <= len(self.lines) else None
@@ -83,16 +82,16 @@ class Scope:
         return self._spellings.get(path)
 
     def implied(self) -> str | None:
-        """Return a source that reads what a step reads that names none; None where nothing spells it."""
+        """Return a source for a step without any; None if it cannot be spelled."""
         if self.before is not None:
             return self.spelling(self.before)
         return PREVIOUS if self.groups else self.inputs[0]
 
 
 def places_of(formula: Formula) -> Iterator[tuple[str, Step | Repeat | None, Scope]]:
-    """Yield the path of each step, the step, and what can be read there; behind the last of each group no step.
+    """Yield the path of each step, the step, and its available sources; None as the step at the end of each group.
 
-    The last path of all is where a further step would stand at the end.
+    The last path is the place of a further step at the end.
     """
     yield from _places("", formula.steps, Scope(formula.inputs))
 

@@ -13,11 +13,10 @@ from tileir_formula.definitions.functions import Function, parameter_name
 
 
 def build(function: Function) -> TileFunction:
-    """Return a function of Tile that does what the body does.
+    """Return a Tile function with the behaviour of the body.
 
     Raises:
         TileError: The body breaks a rule of Tile.
-
     """
     builder, result, _ = _called(function)
     return builder.build(result)
@@ -52,7 +51,7 @@ def _affine(expr: Expr) -> Affine | None:
 
 
 def _called(function: Function) -> tuple[FunctionBuilder, Tensor, dict[str, Operand]]:
-    """Return a builder, what a function makes there of inputs, and these; what chooses statements is at its default."""
+    """Return a builder, the results of a function in it, and the inputs; static parameters have their defaults."""
     builder = FunctionBuilder()
     defaults = function.operands(())
     declared: dict[str, Operand] = {}

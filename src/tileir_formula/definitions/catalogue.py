@@ -27,12 +27,11 @@ Offer: TypeAlias = "str | Function"
 
 @attrs.frozen
 class Catalogue:
-    """Functions by name, and what could not be loaded.
+    """Functions by name, and failures to load.
 
     Attributes:
-        functions: Those that can be called.
-        failures: For each entry point that was skipped, why.
-
+        functions: Callable functions.
+        failures: The reason for each skipped entry point.
     """
 
     functions: Mapping[str, Function]
@@ -48,9 +47,8 @@ def read_file(path: Path) -> tuple[Function, ...]:
     """Read a file of functions.
 
     Raises:
-        ArgumentError: TIL901, it cannot be read, or is no UTF-8.
-        TileError: What it describes breaks a rule.
-
+        ArgumentError: TIL901, it cannot be read, or is not UTF-8.
+        TileError: A description in it breaks a rule.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -70,7 +68,7 @@ def own_functions() -> Mapping[str, Function]:
 def default_catalogue() -> Catalogue:
     """Return tileir's own functions and those of installed distributions; loaded once.
 
-    What cannot be loaded is skipped, and logged as a warning: it must hide no other function.
+    Failing ones are skipped with a logged warning, so that they hide no other function.
     """
     from importlib.metadata import entry_points  # it loads the e-mail package, which few need
 

@@ -1,4 +1,4 @@
-"""The rules of functions of formulas: each body is Tile that fits what its description says."""
+"""The rules of functions of formulas: each body is Tile that fits its description."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tileir_formula.text.spelling import fault_of_value
 
 
 def faults_of(function: Function) -> list[Diagnostic]:
-    """Return what is wrong with a function; where inputs are right, also what is wrong with its body."""
+    """Return the faults of a function; where inputs are right, also those of its body."""
     found = [*_of_parameters(function)]
     found = found or [*_of_derived(function), *_of_inputs(function), *_of_words(function)]
     return found or _of_body(function)
@@ -131,7 +131,7 @@ def _of_words(function: Function) -> Iterator[Diagnostic]:
 
 
 def _of_body(function: Function) -> list[Diagnostic]:
-    """Return what Tile's own rules say about the body, once it is part of a function."""
+    """Return the faults of the body by Tile's own rules, as part of a function."""
     try:
         verify(_without_words(function))
     except TileError as error:

@@ -139,7 +139,7 @@ def _lines(header: re.Match[str]) -> Iterator[tuple[int, str]]:
 
 @attrs.define(eq=False, repr=False)
 class _Description:
-    """What the header of a function says, as far as it was read."""
+    """The header of a function, as far as it was read."""
 
     source: Source
     name: str = ""

@@ -55,14 +55,13 @@ _FARTHEST: Final = 1e9
 
 
 def picked(picture: Tensor, positions: Tensor, axis: int, boundary: Boundary) -> Tensor:
-    """Return a picture whose places along an axis show what it has at whole positions, or what lies outside there.
+    """Return a picture whose positions along an axis show given whole positions of another, or its boundary.
 
     Args:
         picture: ``[rows, columns, channels]``.
         positions: A vector of whole numbers, of any dtype.
         axis: 0 for rows, 1 for columns.
-        boundary: What lies outside.
-
+        boundary: Treatment of positions outside.
     """
     size = dims_of(picture)[axis]
     whole = _whole(positions)
@@ -74,14 +73,13 @@ def picked(picture: Tensor, positions: Tensor, axis: int, boundary: Boundary) ->
 
 
 def sampled(picture: Tensor, rows: Tensor, columns: Tensor, boundary: Boundary) -> Tensor:
-    """Return what a picture has at points between pixels, by linear interpolation on both axes.
+    """Return a picture's values at points between pixels, by bilinear interpolation.
 
     Args:
         picture: ``[rows, columns, channels]``.
         rows: The row of each point, ``[rows', columns']``.
-        columns: The column of each point, alike.
-        boundary: What the pixels outside are.
-
+        columns: The column of each point, in an array of equal shape.
+        boundary: Treatment of pixels outside.
     """
     above, left = call("floor", rows), call("floor", columns)
     down, across = _weight(rows - above), _weight(columns - left)
@@ -163,7 +161,7 @@ def ranked(padded: Tensor, rows: int, columns: int, percent: int) -> Tensor:
 
 
 def _shifted(padded: Tensor, axis: int, shift: int, length: int) -> Tensor:
-    """Return a picture that begins further on along an axis, and is shorter by what windows reach beyond it."""
+    """Return a picture that begins further on along an axis, shorter by the reach of windows."""
     indices, sizes = indices_of(padded), list(dims_of(padded))
     sizes[axis] = sizes[axis] - (length - 1)
     moved = [index + shift if place == axis else index for place, index in enumerate(indices)]
@@ -217,16 +215,15 @@ class Function:
     """A function that a step can apply.
 
     Attributes:
-        name: How formulas call it.
+        name: Its name in formulas.
         body: Tile. Its inputs are pictures, then parameters by their names with a capital, and derived values. It may
             call the words of :mod:`tileir_formula.definitions.functions`, and helpers.
         parameters: In the order of their controls.
-        derived: What the body is passed besides.
-        boundary: What windows see outside the picture where a step does not say.
-        about: What it does, in a sentence.
-        source: Who described the method.
+        derived: Further arguments of the body.
+        boundary: Default boundary of windows.
+        about: Description in a sentence.
+        source: The publication of the method.
         helpers: Functions that the body may call, with all their inputs in order: those above it in its file.
-
     """
 
     name: str
@@ -300,11 +297,10 @@ class Function:
         )
 
     def applied(self, operands: Sequence[Tensor | Dim | float], boundary: Boundary) -> Tensor:
-        """Return what it makes of operands for all inputs, in a function that is being built.
+        """Return its results for operands of all inputs, in a function under construction.
 
         Raises:
-            TileError: They do not go with the body.
-
+            TileError: The operands do not fit the body.
         """
 
         def made(word: Word, operands: Sequence[Tensor | Dim]) -> Tensor:
@@ -323,7 +319,7 @@ class Function:
         return {each.name: given.get(each.name, each.default) for each in self.parameters}
 
     def operands(self, arguments: tuple[Argument, ...]) -> dict[str, Operand]:
-        """Return what the body is called with besides pictures, by the names of parameters and derived values."""
+        """Return the body's arguments other than pictures, by the names of parameters and derived values."""
         values = self.values(arguments)
         operands = {each.name: each.operand(values[each.name]) for each in self.parameters}
         scalars = {name: number for name, number in operands.items() if isinstance(number, int | float)}
@@ -334,7 +330,7 @@ class Function:
         return operands
 
     def faults(self, arguments: tuple[Argument, ...]) -> list[Diagnostic]:
-        """Return what is wrong with the arguments of a call."""
+        """Return the faults in the arguments of a call."""
         found = []
         seen: set[str] = set()
         for argument in arguments:
@@ -358,7 +354,7 @@ def parameter_name(function: Function, name: str) -> str:
 
 
 def input_name(parameter: str) -> str:
-    """Return how a Tile body spells a parameter: with a capital."""
+    """Return the spelling of a parameter in a Tile body: with a capital."""
     return parameter[:1].upper() + parameter[1:]
 
 
@@ -379,16 +375,15 @@ class Word:
     """A word.
 
     Attributes:
-        form: How it is written.
-        about: What it is, in a sentence.
-        make: Computes it of its operands and the boundary of the step.
-        tensors: Which operands, counted from 0, are tensors, each by its name; the others are sizes and numbers.
-        least: How many operands there are, at least.
-        most: How many there are, at most.
-        literal: The operands that choose which statements there are, so that they are written into the function.
-        has_boundary: Whether it sees what lies outside.
-        is_pointwise: Whether each element of its result depends on those at its place only.
-
+        form: Its syntax.
+        about: Description in a sentence.
+        make: Computes it from its operands and the boundary of the step.
+        tensors: The operands, counted from 0, that are tensors, with their names; the others are sizes and numbers.
+        least: Smallest number of operands.
+        most: Largest number of operands.
+        literal: Operands that choose statements, so that they are written into the function.
+        has_boundary: Whether it depends on the boundary.
+        is_pointwise: Whether each element of its result depends only on elements at its own position.
     """
 
     form: str

@@ -21,15 +21,14 @@ NEAR, MASK, REGION, NONE = "near", "mask", "region", "none"
 
 @attrs.frozen
 class Offers:
-    """Offers of what fits at a place.
+    """Suggestions for a place.
 
     Attributes:
         functions: Names of functions that a step there can call.
-        merges: Names of functions that it can merge its result with another picture by.
-        sources: What it can read: inputs, the last round of the group around it, and earlier steps.
-        implied: What it reads where it names nothing; None where that has neither a name nor a number.
+        merges: Names of functions that can merge its result with another picture.
+        sources: Its possible sources: inputs, the last round of the group around it, and earlier steps.
+        implied: Its default source; None where that has neither a name nor a number.
         conditions: Kinds of conditions it can have: ``near``, ``mask`` and ``region``.
-
     """
 
     functions: tuple[str, ...]
@@ -40,11 +39,10 @@ class Offers:
 
 
 def offers(formula: Formula, path: str, functions: Mapping[str, Function]) -> Offers:
-    """Return what fits at the path of a step, or where a further one would stand behind the last of a group.
+    """Return the suggestions for the path of a step, or for a further step at the end of a group.
 
     Raises:
         ArgumentError: TIL221, there is no such place.
-
     """
     for place, step, scope in places_of(formula):
         if place == path:
@@ -53,7 +51,7 @@ def offers(formula: Formula, path: str, functions: Mapping[str, Function]) -> Of
 
 
 def offered(step: Step | Repeat | None, scope: Scope, functions: Mapping[str, Function]) -> Offers:
-    """Return what fits in place of a step, or where there is none yet, where a walk over a formula is now."""
+    """Return the suggestions for a step, or an empty place, at the current point of a walk over a formula."""
     implied = scope.implied()
     names_second = implied is not None or (isinstance(step, Step) and len(step.sources) > 0)
     merges = tuple(name for name, each in functions.items() if len(each.pictures) == 2)

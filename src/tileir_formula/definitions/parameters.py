@@ -1,4 +1,4 @@
-"""Parameters of the functions of formulas: which values they take, what controls offer, and what a Tile body sees."""
+"""Parameters of the functions of formulas: their values, their controls, and the operands of a Tile body."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class NumberParameter:
 
     Attributes:
         default: Its value where a step gives none.
-        step: How far apart neighbouring values of a control are; whole numbers and steps make whole numbers.
-        about: What it does, in a sentence.
-
+        step: Distance between neighbouring values of a control; whole numbers and steps make whole numbers.
+        about: Description in a sentence.
     """
 
     name: str
@@ -41,7 +40,7 @@ class NumberParameter:
         return all(float(number).is_integer() for number in (self.low, self.step, self.default.value))
 
     def fault(self, value: Value) -> str | None:
-        """Return what is wrong with a value."""
+        """Return the fault of a value."""
         if not isinstance(value, Number):
             return f"is a number, not {value_text(value)}"
         if self.is_whole and not float(value.value).is_integer():
@@ -51,7 +50,7 @@ class NumberParameter:
         return None
 
     def operand(self, value: Value) -> Operand:
-        """Return what the body sees: the number, an int where it is a whole one."""
+        """Return the body's operand: the number, an int where it is whole."""
         assert isinstance(value, Number)
         return int(value.value) if self.is_whole else float(value.value)
 
@@ -72,14 +71,14 @@ class ChoiceParameter:
     about: str = ""
 
     def fault(self, value: Value) -> str | None:
-        """Return what is wrong with a value."""
+        """Return the fault of a value."""
         if isinstance(value, Word) and value.word in self.words:
             return None
         near = nearest(value.word, self.words) if isinstance(value, Word) else ""
         return f"is one of {', '.join(self.words)}; it was {value_text(value)}{near}"
 
     def operand(self, value: Value) -> Operand:
-        """Return what the body sees: the place of the word."""
+        """Return the body's operand: the index of the word."""
         assert isinstance(value, Word)
         return self.words.index(value.word)
 
@@ -93,12 +92,12 @@ class FlagParameter:
     about: str = ""
 
     def fault(self, value: Value) -> str | None:
-        """Return what is wrong with a value."""
+        """Return the fault of a value."""
         right = isinstance(value, Word) and value.word in (YES, NO)
         return None if right else f"is yes or no; it was {value_text(value)}"
 
     def operand(self, value: Value) -> Operand:
-        """Return what the body sees: 1 or 0."""
+        """Return the body's operand: 1 or 0."""
         assert isinstance(value, Word)
         return int(value.word == YES)
 
@@ -112,11 +111,11 @@ class ColourParameter:
     about: str = ""
 
     def fault(self, value: Value) -> str | None:
-        """Return what is wrong with a value."""
+        """Return the fault of a value."""
         return None if isinstance(value, Colour) else f"is a colour like #ff8000; it was {value_text(value)}"
 
     def operand(self, value: Value) -> Operand:
-        """Return what the body sees: a vector of f32."""
+        """Return the body's operand: a vector of f32."""
         assert isinstance(value, Colour)
         return channels(value)
 
@@ -136,7 +135,7 @@ class WeightsParameter:
     about: str = ""
 
     def fault(self, value: Value) -> str | None:
-        """Return what is wrong with a value."""
+        """Return the fault of a value."""
         if not isinstance(value, Weights):
             return f"is a window of weights like [1 2; 3 4]; it was {value_text(value)}"
         rows, columns = len(value.rows), len(value.rows[0])
@@ -147,7 +146,7 @@ class WeightsParameter:
         return None
 
     def operand(self, value: Value) -> Operand:
-        """Return what the body sees: a matrix of f32."""
+        """Return the body's operand: a matrix of f32."""
         assert isinstance(value, Weights)
         return np.asarray(value.rows, np.float32)
 

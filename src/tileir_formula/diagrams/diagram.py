@@ -20,11 +20,10 @@ class Node:
     """A function.
 
     Attributes:
-        name: How formulas call it.
-        about: What it does.
+        name: Its name in formulas.
+        about: Its description.
         arguments: Its parameters, with their defaults.
         conditions: The letters of the conditions that a step which calls it can have.
-
     """
 
     name: str
@@ -43,13 +42,12 @@ class Legend:
 
 @attrs.frozen
 class Diagram:
-    """Elements that steps can be made of.
+    """Elements of steps.
 
     Attributes:
         primaries: Functions of one picture.
         merges: Functions of two.
-        conditions: What the letters say.
-
+        conditions: Legend of the letters.
     """
 
     primaries: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""The flexibility diagram as a picture: SVG that needs nothing from elsewhere, and that screen readers can tell."""
+"""Drawing of the flexibility diagram as self-contained SVG that screen readers can read."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def to_svg(diagram: Diagram) -> str:
 
 
 def _places(nodes: Sequence[Node], columns: int, width: float, top: float) -> Iterator[tuple[Node, float, float]]:
-    """Yield nodes with the left and upper side of what they are drawn in, in rows that are centred."""
+    """Yield nodes with the left and upper edge of their boxes, in centred rows."""
     for number, node in enumerate(nodes):
         row, column = divmod(number, columns)
         count = min(columns, len(nodes) - row * columns)

@@ -1,4 +1,4 @@
-"""Edits as values: which characters of a text become which, and what the text says then."""
+"""Edits as values: replaced characters of a text, and the resulting text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLANKS: Final = " \t\r"
 
 @attrs.frozen(order=True)
 class Change:
-    """Characters of the text before the edit, from ``start`` to before ``stop``, and what stands there after it."""
+    """A replacement of the characters from ``start`` up to ``stop`` of the text before the edit."""
 
     start: int
     stop: int
@@ -30,12 +30,11 @@ class Edited:
 
     Attributes:
         text: The whole of it.
-        formula: What it says.
-        start: Where the characters begin that are other ones than before.
-        stop: Where they end now.
-        changes: What became what, in the order of the text; characters that none of them names are as before.
-        moved: The paths of steps whose path is another one now, or None for those that are gone.
-
+        formula: Its formula.
+        start: Start of the changed characters.
+        stop: Their end in the new text.
+        changes: The replacements, in the order of the text; all other characters are unchanged.
+        moved: The paths of steps whose path has changed, or None for removed ones.
     """
 
     text: str
@@ -61,7 +60,7 @@ def edited(text: str, changes: Iterable[Change], moved: Mapping[str, str | None]
 
 
 def changed(text: str, changes: Iterable[Change], offset: int = 0) -> str:
-    """Return a text, or a part of one that begins at ``offset``, with changes that are in order."""
+    """Return a text, or a part of one that begins at ``offset``, after changes in order."""
     pieces: list[str] = []
     done = offset
     for change in changes:
@@ -72,7 +71,7 @@ def changed(text: str, changes: Iterable[Change], offset: int = 0) -> str:
 
 
 def composed(text: str, first: tuple[Change, ...], second: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Return the changes of ``text`` that do what some do, and then others to what it became by those."""
+    """Return the changes of ``text`` that combine some changes with later ones to their result."""
     between = changed(text, first)
     shift = 0
     ranges: list[tuple[int, int]] = []
@@ -87,7 +86,7 @@ def composed(text: str, first: tuple[Change, ...], second: tuple[Change, ...]) -
             clusters.append((start, stop))
 
     def before(place: int, is_stop: bool) -> int:
-        """Return where a place of the text between the edits was before the first one."""
+        """Return the position, before the first edit, of a position in the text between the edits."""
         passed = [
             change
             for change, (_, stop) in zip(first, ranges, strict=True)

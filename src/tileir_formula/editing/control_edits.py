@@ -45,12 +45,11 @@ class ControlEdits:
         return cls(text, formula, functions, dict(elements(formula)), extents(formula))
 
     def changes(self, path: str, value: str | None) -> list[Change]:
-        """Return the changes that write a value; None for what holds where nothing stands in the text.
+        """Return the changes that write a value; None restores the default.
 
         Raises:
-            ParseError: The value is none of that kind.
+            ParseError: The value has another kind.
             ArgumentError: TIL221, there is no such element.
-
         """
         match = _PATH.fullmatch(path)
         if match is None:
@@ -65,7 +64,7 @@ class ControlEdits:
         raise no_element(path, self.extents)
 
     def result(self, place: int, value: str | None) -> list[Change]:
-        """Return what changes a result, or adds one behind the last."""
+        """Return the changes that replace a result, or add one at the end."""
         given = self.formula.results
         spans = [self.extents[f"results[{number}]"] for number in range(len(given))]
         if value is not None:
@@ -87,7 +86,7 @@ class ControlEdits:
         return [Change(len(self.text), len(self.text), f"{before}results {value}\n")]
 
     def group(self, group: Repeat, path: str, part: str | None, value: str | None) -> list[Change]:
-        """Return what changes the rounds of a group, its limit, or all of it."""
+        """Return the changes of a group's rounds, its limit, or the whole group."""
         place = f"{path}.{part}"
         if part is None and value is not None:
             check_steps(value, most=1)
@@ -106,7 +105,7 @@ class ControlEdits:
 
 @attrs.frozen(repr=False)
 class _StepEdits:
-    """What the controls of one step change."""
+    """Edits by the controls of one step."""
 
     formula: ControlEdits
     step: Step
@@ -136,12 +135,11 @@ class _StepEdits:
         raise no_element(f"{self.path}.{part}", self.formula.extents)
 
     def at(self, part: str | None, value: str) -> Change:
-        """Return the change of what stands in the text.
+        """Return the change of an element in the text.
 
         Raises:
-            ParseError: The value is none of that kind.
+            ParseError: The value has another kind.
             ArgumentError: TIL221, there is no such element.
-
         """
         path = self.path if part is None else f"{self.path}.{part}"
         if path not in self.formula.extents:
@@ -150,7 +148,7 @@ class _StepEdits:
         return Change(*self.formula.extents[path], value)
 
     def clause(self, word: str, part: str, value: str | None) -> list[Change]:
-        """Return what writes, changes or takes away a clause; the value was checked, or is one of some words."""
+        """Return the changes that write, change or remove a clause with a checked value."""
         if value is None:
             return [self.without(word)] if word in self.layout.clauses else []
         if word in self.layout.clauses:
@@ -167,7 +165,7 @@ class _StepEdits:
         return Change(len(self.formula.text[:start].rstrip(BLANKS)), stop, "")
 
     def name(self, value: str | None) -> list[Change]:
-        """Return what names a step, and what reads it by its name."""
+        """Return the changes that rename a step and its references."""
         readers = [
             each
             for each in references_of(self.formula.formula)
@@ -187,7 +185,7 @@ class _StepEdits:
         return changes if value is None else [*changes, *(Change(span.start, span.stop, value) for span in spans)]
 
     def function(self, name: str) -> list[Change]:
-        """Return what makes the step call another function, without what that does not take."""
+        """Return the changes that make the step call another function, without arguments that it does not take."""
         parse_name(name)
         changes = [Change(*self.layout.call.function, name)]
         function = self.formula.functions.get(name)
@@ -204,7 +202,7 @@ class _StepEdits:
         return changes
 
     def sources_for(self, function: Function) -> list[Change]:
-        """Return what gives a step as many sources as a function reads."""
+        """Return the changes that give a step the number of sources of a function."""
         wanted, given = len(function.pictures), self.step.sources
         spans = [self.formula.extents[f"{self.path}.sources[{place}]"] for place in range(len(given))]
         if len(given) > wanted:
@@ -227,7 +225,7 @@ class _StepEdits:
         return [with_argument_changed(call, arguments, name, value)]
 
     def source(self, place: int, value: str | None) -> list[Change]:
-        """Return what changes a source, takes it away, or adds one behind the others."""
+        """Return the changes that replace, remove or append a source."""
         given = self.step.sources
         spans = [self.formula.extents[f"{self.path}.sources[{number}]"] for number in range(len(given))]
         if place > len(given):
@@ -242,7 +240,7 @@ class _StepEdits:
         return [Change(spans[-1][1], spans[-1][1], f", {value}") if given else self.added("of", value)]
 
     def condition(self, part: str, value: str | None) -> list[Change]:
-        """Return what changes a condition, or a part of it."""
+        """Return the changes of a condition, or a part of it."""
         condition, place = self.step.condition, f"condition.{part}"
         if part == "kind":
             return self.clause_of_kind(None if value == NONE else value)
@@ -259,7 +257,7 @@ class _StepEdits:
         return [self.at(place, value)]
 
     def clause_of_kind(self, kind: str | None) -> list[Change]:
-        """Return what writes a new condition of a kind, unless there is one."""
+        """Return the changes that write a new condition of a kind, unless there is one."""
         if kind is None:
             return self.clause("where", "condition", None)
         new = {NEAR: "output within 10% of pixel", REGION: "region(0, 0, 64, 64)"}
@@ -272,7 +270,7 @@ class _StepEdits:
         return self.clause("where", "condition", new[kind])
 
     def flag(self, part: str, value: bool) -> list[Change]:
-        """Return what says yes or no to a flag of a condition, unless it says so."""
+        """Return the changes that set a flag of a condition, if it differs."""
         condition, extents_, place = self.step.condition, self.formula.extents, f"{self.path}.condition"
         assert condition is not None
         if part == "negated":
@@ -296,7 +294,7 @@ class _StepEdits:
         return [Change(end, end, "%")] if value else [Change(end, extents_[f"{place}.relative"][1], "")]
 
     def merge(self, part: str, value: str | None) -> list[Change]:
-        """Return what changes the merge, or a part of it."""
+        """Return the changes of the merge, or a part of it."""
         merge, call = self.step.merge, self.layout.merge
         if (not part and value is None) or (part == "function" and value in (None, NONE)):
             return self.clause("with", "merge", None)
@@ -331,7 +329,7 @@ def _refused(function: Function, arguments: tuple[Argument, ...]) -> list[str]:
 
 
 def _without_item(spans: Sequence[Extent], place: int) -> Change:
-    """Return what takes an item out of a list, with its comma."""
+    """Return the change that removes an item from a list, with its comma."""
     if place:
         return Change(spans[place - 1][1], spans[place][1], "")
     return Change(spans[0][0], spans[1][0], "")

@@ -1,4 +1,4 @@
-"""From a formula to its controls: what its text says, what its functions allow, and what fits at each place."""
+"""Controls of a formula, from its text, the parameters of its functions, and the suggestions for each place."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def controls_of(formula: Formula | str, functions: Mapping[str, Function]) -> Fo
 
 
 class _Common(TypedDict):
-    """What all controls have."""
+    """Attributes of all controls."""
 
     path: str
     label: str
@@ -117,7 +117,7 @@ class _Building:
     def common(
         self, path: str, label: str, value: str | None, default: str | None = None, about: str = "", place: str = ""
     ) -> _Common:
-        """Return what all controls have; a value of None says that the default holds. ``place`` stands in the text."""
+        """Return the attributes of all controls; a value of None stands for the default, ``place`` for its position."""
         return _Common(
             path=path,
             label=label,
@@ -274,7 +274,7 @@ class _Building:
 
 
 def _choice(common: _Common, words: tuple[str, ...]) -> ChoiceControl:
-    """Return a choice; what stands in the text is one of its words, even where it does not fit."""
+    """Return a choice; the current word is always included, even where it does not fit."""
     value = common["value"]
     others = (value,) if common["given"] and value not in words else ()
     return ChoiceControl(**common, words=(*words, *others))

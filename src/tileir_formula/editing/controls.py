@@ -15,17 +15,16 @@ from tileir_formula.text.layout import Extent
 
 @attrs.frozen(repr=False)
 class _Control:
-    """What all controls have.
+    """Attributes of all controls.
 
     Attributes:
-        path: Of what it stands for.
-        label: What to call it.
-        value: What stands in the text, or what holds where nothing does; empty where nothing spells that.
-        default: What holds where nothing stands in the text; None for what always does.
-        given: Whether it stands in the text.
-        about: What it does, in a sentence.
+        path: Of its element.
+        label: Its name for users.
+        value: The value in the text, or the default in effect; empty if that has no spelling.
+        default: The value in effect without one in the text; None if there is always one.
+        given: Whether the text has it.
+        about: Description in a sentence.
         span: The characters of the value, as offsets in code points; None where it is not in the text.
-
     """
 
     path: str
@@ -57,11 +56,10 @@ class NumberControl(_Control):
 
 @attrs.frozen
 class ChoiceControl(_Control):
-    """One of some words.
+    """A choice of words.
 
     Attributes:
-        words: What may be chosen.
-
+        words: The possible words.
     """
 
     words: tuple[str, ...]
@@ -133,17 +131,16 @@ class StepControls:
 
     Attributes:
         path: Of the step.
-        number: By which others read it; None inside of a group.
+        number: Its number for references; None inside of a group.
         span: Its characters.
-        about: What its function does.
-        name: By which others read it.
+        about: Description of its function.
+        name: Its name for references.
         function: All functions that fit.
-        sources: What it reads.
+        sources: Its sources.
         parameters: Of the function.
-        boundary: What windows see outside the picture; None for functions that look nowhere else.
-        condition: Where it applies.
-        merge: What its result is merged with.
-
+        boundary: The boundary of windows; None for functions without windows.
+        condition: The region of its effect.
+        merge: The picture merged with its result.
     """
 
     path: str
@@ -161,16 +158,15 @@ class StepControls:
 
 @attrs.frozen
 class GroupControls:
-    """A group of steps that is repeated.
+    """A repeated group of steps.
 
     Attributes:
         path: Of the group.
-        number: By which others read it; None inside of a group.
+        number: Its number for references; None inside of a group.
         span: Its characters.
-        count: How often, at most.
+        count: Largest number of rounds.
         limit: The change with which it stops early.
-        steps: What is repeated.
-
+        steps: The repeated steps.
     """
 
     path: str
@@ -188,8 +184,7 @@ class FormulaControls:
     Attributes:
         inputs: The names of its inputs.
         steps: Its steps and groups.
-        results: What it returns, and last one that is not there yet.
-
+        results: Its results, followed by an empty one for a further result.
     """
 
     inputs: tuple[str, ...]

@@ -79,7 +79,7 @@ def _of_arguments(prefix: str, arguments: tuple[Argument, ...]) -> Iterator[tupl
 
 
 def extents(formula: Formula) -> dict[str, Extent]:
-    """Return where the elements of a formula stand, by their paths, and words that are no elements of their own.
+    """Return the extents of the elements of a formula by their paths, including words that are not elements.
 
     Those are ``name``, ``function`` and ``boundary`` of a step, ``merge.function``, and ``subject``, ``negated`` and
     ``relative`` of a condition.
@@ -103,9 +103,8 @@ def replaced(text: str, path: str, value: str) -> Edited:
     """Write ``value`` in place of the element at ``path``.
 
     Raises:
-        ParseError: The text is no formula, or the value is nothing that can stand there.
+        ParseError: The text is not a formula, or the value cannot stand there.
         ArgumentError: TIL221, there is no such element.
-
     """
     formula = parse(text)
     known = extents(formula)
@@ -157,12 +156,11 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_steps(lines: str, most: int | None = None) -> int:
-    """Check that a text is steps and nothing else, and return how many.
+    """Check that a text consists of steps only, and return their number.
 
     Raises:
-        ParseError: It is no formula.
+        ParseError: It is not a formula.
         ArgumentError: TIL221, it has inputs, results or no step, or more steps than ``most``.
-
     """
     formula = parse(lines, "<steps>")
     if formula.inputs != ("image",) or formula.results or not formula.steps:
@@ -188,11 +186,10 @@ def without_argument(text: str, path: str, name: str) -> Edited:
 
 
 def call_at(formula: Formula, path: str) -> tuple[Call, tuple[Argument, ...]]:
-    """Return where the call of a step or merge stands, and its arguments.
+    """Return the call of a step or merge in the text, and its arguments.
 
     Raises:
         ArgumentError: TIL221, there is no such step or merge.
-
     """
     element = element_at(formula, path)
     if isinstance(element, Step):

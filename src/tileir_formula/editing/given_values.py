@@ -21,11 +21,10 @@ RANK_OF_WEIGHTS = 2
 
 
 def given_text(path: str, value: GivenValue) -> str:
-    """Return how a formula writes a value; text is returned as it is.
+    """Return a value as text of a formula; text is returned as it is.
 
     Raises:
-        ArgumentError: TIL707, it is nothing that a formula can say, such as infinity, or an array that is no window.
-
+        ArgumentError: TIL707, formulas have no spelling for it, such as infinity, or an array that is not a window.
     """
     if isinstance(value, str):
         return value
@@ -42,7 +41,7 @@ def given_text(path: str, value: GivenValue) -> str:
 
 
 def _rows(value: object) -> tuple[tuple[float, ...], ...] | None:
-    """Return the rows of a window; None for what is none."""
+    """Return the rows of a window; None for other values."""
     if not isinstance(value, list | tuple | np.ndarray):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Edits of the order of steps: insert, remove, duplicate and move. What others read stays what they read."""
+"""Edits of the order of steps: insert, remove, duplicate and move. Steps keep their sources."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ _NUMBERS: Final = re.compile(r"steps\[(\d+)\]")
 
 
 def inserted(text: str, path: str, steps: str) -> Edited:
-    """Write a step, or lines of them, before the one at ``path``, which may be the one after the last of a group.
+    """Write one or more steps before the one at ``path``, which may be one past the end of a group.
 
-    Numbers in the new steps count the lines as they are before the edit.
+    Numbers in the new steps count the lines before the edit.
 
     Raises:
-        ParseError: The text, or what it becomes, is no formula.
+        ParseError: The text, before or after the edit, is not a formula.
         ArgumentError: TIL221, there is no such place, or no step is inserted.
-
     """
     formula = parse(text)
     place, indent = _place(text, formula, path)
@@ -41,17 +40,16 @@ def inserted(text: str, path: str, steps: str) -> Edited:
 
 
 def removed(text: str, path: str, *, redirect: bool = False) -> Edited:
-    """Take a step away, with the comments above it; the step behind it then reads what is before it.
+    """Remove a step with the comments above it; the next step then reads the one before it.
 
     Args:
         text: The formula.
         path: Of the step.
-        redirect: Whether what reads the step by its name or number is to read instead what the step read.
+        redirect: Whether references to the step by name or number are redirected to the step's own source.
 
     Raises:
-        ParseError: The text is no formula.
-        ArgumentError: TIL221, there is no such step; TIL228, others read it, and are not redirected.
-
+        ParseError: The text is not a formula.
+        ArgumentError: TIL221, there is no such step; TIL228, other steps refer to it, and are not redirected.
     """
     formula = parse(text)
     start, stop = _lines(text, formula, path)
@@ -76,7 +74,7 @@ def _reader_fault(reader: Reference, path: str) -> Diagnostic:
 
 
 def _read_by(formula: Formula, path: str) -> tuple[str, str | None]:
-    """Return a source that reads what the step at a path reads, and what that refers to."""
+    """Return a source that equals the input of the step at a path, and its target."""
     step, scope = _at(formula, path)
     if isinstance(step, Step) and step.sources:
         return source_text(step.sources[0]), scope.target(step.sources[0])
@@ -89,7 +87,7 @@ def _read_by(formula: Formula, path: str) -> tuple[str, str | None]:
 
 
 def _at(formula: Formula, path: str) -> tuple[Step | Repeat, Scope]:
-    """Return the step at a path, and what can be read there; the walk ends, so the scope stays as it is."""
+    """Return the step at a path, and the sources available there; the walk ends, so the scope stays as it is."""
     for found, step, scope in places_of(formula):
         if found == path and step is not None:
             return step, scope
@@ -97,7 +95,7 @@ def _at(formula: Formula, path: str) -> tuple[Step | Repeat, Scope]:
 
 
 def _redirected_follower(formula: Formula, path: str, spelling: str) -> list[Change]:
-    """Return what makes the step behind a removed one read what that names, not what happens to be before it."""
+    """Return the changes that keep the source of the step after a removed one."""
     prefix, number = _split(path)
     known = dict(elements(formula))
     step, follower = known[path], known.get(f"{prefix}steps[{number + 1}]")
@@ -125,13 +123,12 @@ def duplicated(text: str, path: str) -> Edited:
 
 
 def moved(text: str, path: str, target: str) -> Edited:
-    """Take a step to before the one at ``target``, or after the last of a group, as its lines are.
+    """Move a step with its lines to before the one at ``target``, or to the end of the group.
 
     Raises:
-        ParseError: The text is no formula.
-        ArgumentError: TIL221, there is no such step or place, or it lies inside of the step itself; TIL228, something
-            would read what is made after it.
-
+        ParseError: The text is not a formula.
+        ArgumentError: TIL221, there is no such step or place, or it lies inside of the step itself; TIL228, a step
+            would read a later result.
     """
     formula = parse(text)
     start, stop = _lines(text, formula, path)
@@ -159,18 +156,17 @@ def _rewired(
     paths: Mapping[str, str | None],
     redirected: Mapping[str, str | None] | None = None,
 ) -> Edited:
-    """Return a text after an edit, with the numbers of steps as they are then.
+    """Return a text after an edit, with references to renumbered steps updated.
 
     Args:
         text: Before the edit.
-        formula: What it said.
+        formula: Its formula.
         changes: The edit.
-        paths: The paths of all steps after it, by those before it; None for steps that are gone.
-        redirected: What sources, by their paths before, are to refer to after it, as a path before it.
+        paths: The paths of all steps after it, by those before it; None for removed steps.
+        redirected: New targets of sources, as paths before the edit, by the sources' paths before it.
 
     Raises:
-        ArgumentError: TIL228, a source would refer to something else than it did.
-
+        ArgumentError: TIL228, a source would refer to another step than before.
     """
     held = [(change.start, change.stop) for change in changes if change.start < change.stop]
     numbers = [
@@ -219,7 +215,7 @@ def moved_path(path: str, paths: Mapping[str, str | None]) -> str | None:
 
 
 def _split(path: str) -> tuple[str, int]:
-    """Return the path of what is around a step, with a dot, and its number there."""
+    """Return the path around a step, with a dot, and its number there."""
     prefix, _, number = path.rpartition("steps[")
     return prefix, int(number[:-1])
 
@@ -232,7 +228,7 @@ def _paths(formula: Formula, tree: _Node) -> dict[str, str | None]:
 
 @attrs.define(eq=False, repr=False)
 class _Node:
-    """A step, by its path before the edit, or the formula; changed as its text is, it tells the paths after."""
+    """A step by its path before the edit, or the formula; mutated like the text, it gives the paths afterwards."""
 
     path: str | None
     inner: list[_Node] = attrs.field(factory=list)
@@ -279,7 +275,7 @@ class _Node:
 
 
 def _lines(text: str, formula: Formula, path: str) -> tuple[int, int]:
-    """Return where the lines of a step begin, its comments included, and where they end."""
+    """Return the start of a step's lines, comments included, and their end."""
     node = element_at(formula, path)
     if not isinstance(node, Step | Repeat) or node.span is None:
         raise ArgumentError.of("TIL221", f"{path!r} is no step")
@@ -293,7 +289,7 @@ def _lines(text: str, formula: Formula, path: str) -> tuple[int, int]:
 
 
 def _place(text: str, formula: Formula, path: str) -> tuple[int, str]:
-    """Return where a step at ``path`` would begin, and how far it would stand inside."""
+    """Return the start of a step at ``path``, and its indentation."""
     known = dict(elements(formula))
     if path in known:
         start, _ = _lines(text, formula, path)
@@ -319,7 +315,7 @@ def _place(text: str, formula: Formula, path: str) -> tuple[int, str]:
 
 
 def _end(text: str, formula: Formula) -> int:
-    """Return where the first step of a formula without steps would begin: before its results."""
+    """Return the place of the first step of a formula without steps: before its results."""
     if not formula.results:
         return len(text)
     assert formula.results[0].span is not None

@@ -37,24 +37,23 @@ class Applied:
 
 
 def apply(text: str, path: str | Sequence[str], value: GivenValue | None, functions: Mapping[str, Function]) -> Applied:
-    """Do what a control asks for: write a value at its path, and change nothing else.
+    """Set a control: write a value at its path, and change nothing else.
 
-    ``None`` takes away what stands there, so that the default holds: an argument, source, boundary, condition, merge,
-    name, limit of a group, result, or step. ``kind`` of a condition writes one that can be changed then. A new function
-    keeps the arguments that it takes, and gets as many sources as it reads. A new name goes to all that read the step.
+    ``None`` removes the element, so that the default holds: an argument, source, boundary, condition, merge, name,
+    limit of a group, result, or step. ``kind`` of a condition writes a new one, ready to be changed. A new function
+    keeps the arguments that it takes, and gets its number of sources. A new name goes to all references of the step.
 
     Args:
         text: The formula.
-        path: Of a control; or of several, which all get the value, as where one slider stands for several steps.
-        value: As controls have them: text; or a bool, a number, or rows of weights, which are written so.
-        functions: What steps may call.
+        path: Of a control; or of several, which all get the value, as where one slider controls several steps.
+        value: A value of the control: text; or a bool, a number, or rows of weights, which are written as text.
+        functions: Functions available to steps.
 
     Raises:
-        ParseError: The text is no formula, or the value is none of that kind.
+        ParseError: The text is not a formula, or the value has another kind.
         VerifyError: The formula would break a rule that it does not break.
-        ArgumentError: TIL221, there is no such element; TIL228, others read the step that is taken away; TIL707, the
-            value is nothing that a formula can say.
-
+        ArgumentError: TIL221, there is no such element; TIL228, other steps refer to the removed step; TIL707, formulas
+            have no spelling for the value.
     """
     formula = parse(text)
     paths = (path,) if isinstance(path, str) else tuple(path)
@@ -72,7 +71,7 @@ def apply(text: str, path: str | Sequence[str], value: GivenValue | None, functi
 
 
 def following(before: Formula, made: Edited, functions: Mapping[str, Function]) -> Applied:
-    """Return the controls after an edit, one of :mod:`tileir_formula.editing.step_edits` too, and what changed."""
+    """Return the controls after an edit, including those of :mod:`tileir_formula.editing.step_edits`, and changes."""
     after = controls_of(made.formula, functions)
     return Applied(made, after, tuple(_changed(controls_of(before, functions), after, made.moved)))
 

@@ -1,4 +1,4 @@
-"""Channels of pictures, and what lies outside of pictures: the nearest pixel, a mirror image, the other end, or 0."""
+"""Channels of pictures, and boundaries: the nearest pixel, a mirror image, wrap-around, or 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tileir_formula.ir import Boundary
 
 
 def channel(picture: Tensor, number: Dim | int) -> Tensor:
-    """Return ``[rows, columns, 1]``, one channel, counted from 0, or the last one where there are not so many."""
+    """Return ``[rows, columns, 1]``: one channel, counted from 0, or the last one where there are fewer."""
     row, column, _ = indices_of(picture)
     height, width, channels = dims_of(picture)
     place = (channels - 1).min(number)
@@ -43,6 +43,6 @@ _MODES: Final[Mapping[Boundary, str]] = {
 
 
 def bordered(picture: Tensor, widths: Sequence[Dim], boundary: Boundary) -> Tensor:
-    """Return a picture with so much of what lies outside on both sides of its first axes."""
+    """Return a picture with a border of this width on both sides of its first axes."""
     others = [0] * (len(picture.dims) - len(widths))
     return pad(picture, [*widths, *others], mode=_MODES[boundary])

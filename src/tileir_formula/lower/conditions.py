@@ -1,6 +1,6 @@
 """Conditions of steps as Tile: tensors that are 1 where a step applies, and 0 elsewhere.
 
-What repeated groups read from around them.
+Also the outer values that repeated groups read.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ COLOURS: Final = 3
 def chosen_by(
     condition: Condition, subjects: Mapping[Subject, Tensor], mask: Tensor | None, colour: Tensor | None, number: Lookup
 ) -> Tensor:
-    """Return where a condition holds.
+    """Return the tensor of a condition.
 
     Args:
         condition: The condition.
-        subjects: What the step reads and makes, and the first input.
+        subjects: The input and the result of the step, and the first input.
         mask: The mask of a condition that has one.
         colour: The colour of a condition that has one, as a vector from 0 to 1.
         number: Looks up the numbers of the condition.
-
     """
     pixel = subjects[Subject.INPUT]
     match condition:
@@ -49,7 +48,7 @@ def chosen_by(
 
 
 def _near(condition: Near, subject: Tensor, pixel: Tensor, colour: Tensor | None, number: Lookup) -> Tensor:
-    """Return where all channels of the subject are near enough; beside a colour the first three, without alpha."""
+    """Return where all channels of the subject are near enough; for a colour the first three, without alpha."""
     given = number("limit")
     share = call("mul", given, 0.01) if condition.relative else None
 
@@ -93,5 +92,5 @@ def reads_of(steps: tuple[Step | Repeat, ...]) -> Iterator[Source]:
 
 
 def count_of(steps: tuple[Step | Repeat, ...]) -> int:
-    """Return how many steps run, those of groups as often as they are repeated."""
+    """Return the number of steps that run, with those of groups counted once per round."""
     return sum(int(each.count.value) * count_of(each.steps) if isinstance(each, Repeat) else 1 for each in steps)

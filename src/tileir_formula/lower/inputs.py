@@ -17,12 +17,11 @@ class Inputs:
 
     Attributes:
         pictures: The names of pictures, and of their dimensions.
-        values: What the other inputs are passed, by their names.
-        dims: The names of the dimensions of those that are arrays.
-        paths: Which element of the formula says the value of each, or would say it.
-        fixed: Values that are no inputs, since they choose which statements there are; by the paths of their elements.
+        values: Arguments of the other inputs, by their names.
+        dims: The names of the dimensions of array inputs.
+        paths: The element of the formula that gives the value of each, or would give it.
+        fixed: Values that are not inputs, since they choose statements; by the paths of their elements.
         results: The names of the outputs.
-
     """
 
     pictures: tuple[tuple[str, tuple[str, ...]], ...]

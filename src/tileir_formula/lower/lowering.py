@@ -30,11 +30,10 @@ class Crafted:
     """A formula as a Tile function.
 
     Attributes:
-        function: Its inputs are the pictures, each ``[rows, columns, channels]``, then what ``arguments`` holds.
+        function: Its inputs are the pictures, each ``[rows, columns, channels]``, then those of ``arguments``.
         arguments: The values of parameters by the names of their inputs, in order.
-        paths: The path of the element of the formula that says each of these values, or its default.
-        labels: The path of each step, by the label that the statements of its body have.
-
+        paths: The path of the element of the formula behind each of these values, or its default.
+        labels: The path of each step, by the label of its statements.
     """
 
     function: TileFunction
@@ -46,20 +45,19 @@ class Crafted:
 def craft(
     formula: Formula, functions: Mapping[str, Function], *, pixels: DType | str | Sequence[DType | str] = "f32"
 ) -> Crafted:
-    """Return the Tile function that a formula describes.
+    """Return the Tile function of a formula.
 
     Args:
         formula: The formula.
-        functions: What its steps may call, by name.
+        functions: Functions available to its steps, by name.
         pixels: The dtype of its pictures, or one for each. A formula computes in f32, from 0 for black to 1 for white;
             unsigned integers are converted where they are read. Results have the dtype of the first picture, rounded
-            and held within its range.
+            and clamped to its range.
 
     Raises:
         VerifyError: The formula breaks a rule.
-        ArgumentError: TIL302, pictures of a dtype have no white; TIL705, not as many dtypes as pictures.
-        TileError: The body of a step does not go with what it reads; the span is that of the step.
-
+        ArgumentError: TIL302, pictures of a dtype have no white; TIL705, another number of dtypes than pictures.
+        TileError: The body of a step does not fit its inputs; the span is that of the step.
     """
     verify(formula, functions)
     given = [pixels] * len(formula.inputs) if isinstance(pixels, DType | str) else list(pixels)
@@ -76,13 +74,12 @@ def craft(
 
 @attrs.define(eq=False, repr=False)
 class _Scope:
-    """What a step can read.
+    """The available sources of a step.
 
     Attributes:
-        names: The inputs and the steps that have names, and what the last round of a group made.
-        lines: What the lines at the top made.
-        operands: What computes with the parameters, by their paths.
-
+        names: The inputs and named steps, and the last round of a group.
+        lines: The results of top-level lines.
+        operands: Operands computed from parameters, by their paths.
     """
 
     original: Tensor
@@ -141,7 +138,7 @@ class _Crafting:
     def steps(
         self, steps: tuple[Step | Repeat, ...], prefix: str, current: Tensor, scope: _Scope, *, top: bool = False
     ) -> Tensor:
-        """Compute steps one after the other, and return what the last one makes."""
+        """Compute steps one after the other, and return the last result."""
         for number, step in enumerate(steps):
             path = f"{prefix}steps[{number}]"
             if isinstance(step, Repeat):
@@ -178,7 +175,7 @@ class _Crafting:
     def called(
         self, name: str, path: str, pictures: Sequence[Tensor], boundary: Boundary | None, scope: _Scope
     ) -> Tensor:
-        """Return what a function makes of pictures."""
+        """Return the result of a function of pictures."""
         function = self.functions[name]
         given = dict(zip(function.pictures, pictures, strict=True))
         operands = [
@@ -190,7 +187,7 @@ class _Crafting:
         return function.applied(operands, function.boundary if boundary is None else boundary)
 
     def limited(self, step: Step, path: str, source: Tensor, result: Tensor, scope: _Scope) -> Tensor:
-        """Return what a step makes where its condition holds, and what it read elsewhere."""
+        """Return the step's result where its condition holds, and its input elsewhere."""
         condition = step.condition
         assert condition is not None
         subjects = {Subject.INPUT: source, Subject.OUTPUT: result, Subject.ORIGINAL: scope.original}
@@ -220,7 +217,7 @@ class _Crafting:
         return self.steps(group.steps, f"{path}.", current, inner)
 
     def loop(self, group: Repeat, path: str, current: Tensor, scope: _Scope, rounds: int) -> Tensor:
-        """Compute a group as a scan, whose step gets what it reads from around it as constants."""
+        """Compute a group as a scan, whose step gets outer values as constants."""
         sources = [source for source in dict.fromkeys(reads_of(group.steps)) if _is_known(source, scope)]
         within = {name: operand for name, operand in scope.operands.items() if name.startswith(f"{path}.")}
         passed_on = [name for name, operand in within.items() if not isinstance(operand, int)]
