@@ -78,6 +78,16 @@ def test_files_that_stay_are_read_once(weights: Path, disk: DiskCache) -> None:
     assert [entry.kind for entry in disk.entries()] == ["file"]
 
 
+def test_large_arrays_have_the_digests_of_their_definition(
+    weights: Path, disk: DiskCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tileir.runtime.caches.file_digests._LARGE", 0)
+    values = [_mapped(weights, part) for part in (0, 1)]
+    recall_digests([*values, _mapped(weights, 1)], disk)
+    assert [vars(value)["digest"] for value in values] == [_digest(weights, part) for part in (0, 1)]
+    assert _known(_mapped(weights, 1), disk)
+
+
 def test_arrays_of_other_places_and_forms_are_told_apart(weights: Path, disk: DiskCache) -> None:
     recall_digests([_mapped(weights)], disk)
     for other in (

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
 import tileir
 from tileir.driver.calls.arguments import tensor_types
@@ -8,6 +9,7 @@ from tileir.driver.compiler import compile_stages
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.ir import Launch, Program
 from tileir.semtree.text.parser import parse_program
+from tileir.semtree.transform import in_place
 from tileir.semtree.transform.in_place import anonymous, share_kernels
 
 SOURCE = """\
@@ -49,6 +51,12 @@ def test_kernels_that_do_something_else_stay() -> None:
     for old, new in [("w + w", "w * w"), ("y[j]", "y[7 - j]"), ("in f32 y[8]", "in f32 y[8] align(64)")]:
         other = program(SOURCE.replace(old, new))
         assert share_kernels(other) is other
+
+
+def test_kernels_with_other_integers_need_not_be_renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_place, "anonymous", None)
+    other = program(SOURCE.replace("y[j]", "y[7 - j]"))
+    assert share_kernels(other) is other
 
 
 def test_names_that_two_kernels_exchange_are_told_apart() -> None:

@@ -146,6 +146,10 @@ def test_other_masks_are_no_bands(array: Array) -> None:
     assert band_of(array) is None
 
 
+def test_of_weights_with_many_values_few_are_read() -> None:
+    assert band_of(np.broadcast_to(np.arange(3), (1 << 20, 1 << 20, 3))) is None  # to compare all would take terabytes
+
+
 def test_bands_may_run_along_any_two_axes() -> None:
     array = np.where(band(4, 5, 1, 2), 0.0, -7.0)
     assert band_of(np.broadcast_to(array[:, None, :, None], (4, 3, 5, 2))) == Band(0, 2, 1, 2, 0.0, -7.0)

@@ -148,6 +148,10 @@ class ArrayValue:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of dtype, shape and elements, in hexadecimal."""
+        return self.hashed()
+
+    def hashed(self) -> str:
+        """Compute the digest; several threads may do so for several arrays at the same time."""
         hashed = hashlib.sha256(str(self).encode())
         hashed.update(self.data)
         return hashed.hexdigest()

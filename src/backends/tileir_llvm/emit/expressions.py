@@ -201,9 +201,35 @@ def _parts(env: Environment, expr: Expr) -> tuple[Value | None, Value | None, in
     known = env.sums.get(id(expr))
     if known is None:
         known = env.sums[id(expr)] = expr, _terms(expr)
-    computed: list[tuple[int, Op, Value]] = []
+    key: list[int | str] = [id(expr)]
     distance = 0
     for op, part, term, factor in known[1]:
+        if isinstance(term, Var):
+            value = env.variables[term.name]
+            if isinstance(value, Cell):
+                return _added(env, known[1])
+            if value.known is None:
+                key.append(value.text)
+                continue
+            key.append(0)
+            factor *= value.known
+        elif part is not _known:
+            return _added(env, known[1])
+        distance += factor if op is Op.ADD else -factor
+    name = tuple(key)
+    sums = env.out.recalled(name)
+    if sums is None:
+        sums = _added(env, known[1])[:2]
+        env.out.remember(name, sums)
+    outside, inside = sums
+    return outside, inside, distance
+
+
+def _added(env: Environment, terms: tuple[Term, ...]) -> tuple[Value | None, Value | None, int]:
+    """Return the same for a sum that is computed for the first time, or that is not of multiples of variables."""
+    computed: list[tuple[int, Op, Value]] = []
+    distance = 0
+    for op, part, term, factor in terms:
         value, constant_part = part(env, term, factor)
         distance += constant_part if op is Op.ADD else -constant_part
         if value is not None:

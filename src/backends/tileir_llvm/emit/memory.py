@@ -180,23 +180,35 @@ def pointer_to(out: FunctionText, place: Place, offset: Offset) -> tuple[str, in
     for each access. That takes a third of the code generation time of a convolution, without gain, as the sum is
     hoisted already. If many lanes are apart, the counter is hidden too.
     """
-    size, element = place.dtype.itemsize, memory_element(place.dtype)
-    outside, inside, distance = offset.outside, offset.inside, offset.distance
+    size, outside, inside, distance = place.dtype.itemsize, offset.outside, offset.inside, offset.distance
     unknown = offset.divisor if outside or inside else 0
     alignment = math.gcd(place.alignment, unknown * size, distance * size)
-    pointer = place.pointer
     promise = "inbounds " if (outside is not None) + (inside is not None) + (distance != 0) == 1 else ""
-    if outside is not None:
-        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {outside.text}")
-    if outside is not None and inside is not None:
-        pointer = _opaque(out, pointer)
-    if inside is not None:
-        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {inside.text}")
-    if inside is not None and offset.apart:
-        pointer = _opaque(out, pointer)
+    element = memory_element(place.dtype)
+    pointer = place.pointer
+    if outside is not None or inside is not None:
+        parts = outside.text if outside else None, inside.text if inside else None
+        key = pointer, element, promise, *parts, offset.apart
+        pointer = out.recalled(key)
+        if pointer is None:
+            pointer = _computed(out, place.pointer, f"{promise}{element}", *parts, apart=offset.apart)
+            out.remember(key, pointer)
     if distance:
         pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {distance}")
     return pointer, alignment
+
+
+def _computed(
+    out: FunctionText, pointer: str, element: str, outside: str | None, inside: str | None, *, apart: bool
+) -> str:
+    """Return a pointer moved by both computed parts of an offset."""
+    if outside is not None:
+        pointer = out.pure(f"getelementptr {element}, ptr {pointer}, i64 {outside}")
+    if outside is not None and inside is not None:
+        pointer = _opaque(out, pointer)
+    if inside is not None:
+        pointer = out.pure(f"getelementptr {element}, ptr {pointer}, i64 {inside}")
+    return _opaque(out, pointer) if inside is not None and apart else pointer
 
 
 def _opaque(out: FunctionText, pointer: str) -> str:

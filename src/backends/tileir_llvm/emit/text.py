@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -85,6 +85,9 @@ class ModuleText:
         return "\n".join((*first, *self.globals, *self.functions, attributes, *self.declarations, *numbered, ""))
 
 
+Key: TypeAlias = tuple[int | str | bool | None, ...]
+"""A name of registers that follow from others: these and all else that they depend on."""
+
 _REGISTER: Final = re.compile(r"%\w+")
 
 
@@ -96,11 +99,13 @@ class _Scope:
         lines: Destination of its instructions.
         repeated: Whether it is an iteration of a loop.
         written: Pure instructions written into it.
+        remembered: Keys of what was remembered in it.
     """
 
     lines: list[str]
     repeated: bool = False
     written: list[str] = attrs.field(factory=list)
+    remembered: list[Key] = attrs.field(factory=list)
 
 
 @attrs.define(eq=False, repr=False)
@@ -113,6 +118,7 @@ class FunctionText:
     _scopes: list[_Scope] = attrs.field(factory=lambda: [_Scope([])], init=False)
     _depths: dict[str, int] = attrs.field(factory=dict, init=False)
     _numbered: dict[str, str] = attrs.field(factory=dict, init=False)
+    _remembered: dict[Key, Any] = attrs.field(factory=dict, init=False)
     _registers: int = attrs.field(default=0, init=False)
     _labels: int = attrs.field(default=0, init=False)
 
@@ -152,6 +158,15 @@ class FunctionText:
         scope.written.append(instruction)
         self._numbered[instruction] = result
         return result
+
+    def recalled(self, key: Key) -> Any:
+        """Return what was remembered of pure instructions that dominate; None if there is nothing."""
+        return self._remembered.get(key)
+
+    def remember(self, key: Key, found: object) -> None:
+        """Remember what pure instructions give, to the end of the scope that is being written."""
+        self._remembered[key] = found
+        self._scopes[-1].remembered.append(key)
 
     def once(self, instruction: str) -> str:
         """Return the register of a pure instruction that is only valid in this iteration of the current loop."""
@@ -286,6 +301,8 @@ class FunctionText:
             self._scopes.pop()
             for instruction in scope.written:
                 del self._numbered[instruction]
+            for key in scope.remembered:
+                del self._remembered[key]
 
     def text(self, header: str) -> str:
         """Return the whole function with the line ``header``."""

@@ -21,6 +21,9 @@ from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 
 FILE: Final = "file"
 
+_LARGE: Final = 1 << 24
+"""Bytes of arrays from which on several threads compute their digests, which takes some hundredths of a second."""
+
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MAPS: Final = Path("/proc/self/maps")
 
@@ -55,13 +58,23 @@ def _recall(
     key: str, path: str, status: tuple[int, ...], arrays: list[tuple[str, ArrayValue]], disk: DiskCache
 ) -> None:
     known = _stored(disk, key)
+    computed = _computed([each for each in arrays if each[0] not in known])
     for where, value in arrays:
-        if where in known:
-            vars(value)["digest"] = known[where]  # what the property would compute
-    computed = {where: value.digest for where, value in arrays if where not in known}
+        vars(value)["digest"] = known.get(where) or computed[where]  # what the property would compute
     if computed and settled(path) == status:
         content = json.dumps({**known, **computed}, sort_keys=True).encode()
         disk.put(FILE, key, {"digests": content}, {"file": path})
+
+
+def _computed(arrays: list[tuple[str, ArrayValue]]) -> dict[str, str]:
+    """Return the digests of arrays by place; several threads read large ones, those first that take longest."""
+    if sum(len(value.data) for _, value in arrays) < _LARGE:
+        return {where: value.hashed() for where, value in arrays}
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+    arrays = sorted(arrays, key=lambda each: -len(each[1].data))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return dict(threads.map(lambda each: (each[0], each[1].hashed()), arrays))
 
 
 def _stored(disk: DiskCache, key: str) -> Mapping[str, str]:

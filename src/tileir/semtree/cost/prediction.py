@@ -221,19 +221,22 @@ class Counter:
         return self.machine.latency(dtype) if same and loop not in moved else 0.0
 
 
-def kernel_cost(kernel: sem.KernelFunction, machine: Machine, program_bytes: int) -> KernelCost:
+def kernel_cost(
+    kernel: sem.KernelFunction, machine: Machine, program_bytes: int, *, footprints: bool = True
+) -> KernelCost:
     """Return the cost of one kernel, without its declared memory and widest vector.
 
     Args:
         kernel: A valid kernel.
         machine: The device.
         program_bytes: The size of all memory of the program, which decides the initial content of caches.
+        footprints: Whether to compute the footprints of blocks, which times do not depend on.
     """
     nest = Nest.of(kernel)
     counter = Counter.of(kernel, nest, machine)
     data = Traffic.of(kernel, nest, counter)
     costs = _Costs.of(kernel, nest, counter, data)
-    blocks = tuple(costs.blocks(nest.grid, 1, 0))
+    blocks = tuple(costs.blocks(nest.grid, 1, 0, footprints=footprints))
     return bounded(blocks, data, machine, nest.grid.trips, data.local_bytes(nest.grid), program_bytes)
 
 
@@ -243,7 +246,8 @@ def seconds_alone(kernel: sem.KernelFunction, target: Target) -> float:
     Caches hold as much of all arguments as fits.
     """
     machine = machine_of(hardware_of(target), attrs.evolve(target, threads=1))
-    cost = kernel_cost(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
+    nbytes = sum(param.size * param.dtype.itemsize for param in kernel.params)
+    cost = kernel_cost(kernel, machine, nbytes, footprints=False)
     return max(cost.times.values())
 
 
@@ -372,16 +376,17 @@ class _Costs:
         work = {loop.number: tuple(tuple(counter.work(s)) for s in loop.statements) for loop in nest.grid.walk()}
         return cls(kernel, nest, counter, data, work)
 
-    def blocks(self, loop: Loop, around: int, depth: int) -> Iterator[BlockCost]:
+    def blocks(self, loop: Loop, around: int, depth: int, *, footprints: bool) -> Iterator[BlockCost]:
         """Yield the costs of a loop and of all nested loops, outer loops first.
 
         Args:
             loop: The loop.
             around: Number of its executions in one run of the kernel.
             depth: Number of enclosing loops.
+            footprints: As in :func:`kernel_cost`.
         """
         points = around * loop.trips
-        below = [list(self.blocks(inner, points, depth + 1)) for inner in loop.inner]
+        below = [list(self.blocks(inner, points, depth + 1, footprints=footprints)) for inner in loop.inner]
         operations: dict[tuple[DType, Kind], int] = {}
         for of_statement in self.work[loop.number]:
             for work in of_statement:
@@ -401,7 +406,7 @@ class _Costs:
             loop.exact,
             tuple(Operations(dtype, kind, count) for (dtype, kind), count in operations.items()),
             accessed,
-            self.data.touched(loop),
+            self.data.touched(loop) if footprints else 0,
             footprint_exact=False,
             seconds=self._seconds(loop, around),
         )

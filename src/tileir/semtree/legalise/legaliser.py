@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core import BackendError, DType, NameScope, Op, rewritten, schema
 from tileir.core.numbers.ranges import Range
-from tileir.semtree.analysis.effects import census
+from tileir.semtree.analysis.effects import Census, census
 from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
 from tileir.semtree.functions.draft import Term
 from tileir.semtree.ir import (
@@ -53,9 +53,10 @@ def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFuncti
     Raises:
         BackendError: TIL804, the back end lacks an operation, and no row expresses it by others.
     """
-    if not all(issubclass(hint, capabilities.hints) for hint in census(kernel).hints):
+    whole = census(kernel)
+    if not all(issubclass(hint, capabilities.hints) for hint in whole.hints):
         kernel = with_body(kernel, rewrite_stmts(partial(_known, hints=capabilities.hints), kernel.body))
-    if _has_all(kernel, capabilities):
+    if _has_all(whole, capabilities) or _has_all(census(kernel), capabilities):
         return kernel
     stage = _Legaliser(capabilities, NameScope.of(kernel_names(kernel)), Ranges.of(kernel))
     return with_body(kernel, stage.statements(kernel.body))
@@ -65,9 +66,8 @@ def _known(stmt: Stmt, hints: tuple[type[Hint], ...]) -> tuple[Stmt, ...]:
     return () if isinstance(stmt, Hint) and not isinstance(stmt, hints) else (stmt,)
 
 
-def _has_all(kernel: KernelFunction, capabilities: Capabilities) -> bool:
+def _has_all(found: Census, capabilities: Capabilities) -> bool:
     """Return whether a back end has all operations of a kernel for all values, as in most kernels of floats."""
-    found = census(kernel)
     return (
         not found.converts
         and all(

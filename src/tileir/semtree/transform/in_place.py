@@ -40,7 +40,16 @@ from tileir.semtree.ir import (
     Work,
 )
 from tileir.semtree.launches import launches, used_buffers, with_buffers, with_launches
-from tileir.semtree.rewrite import bodies, declared_names, kernel_names, renamed, statements, trip_values
+from tileir.semtree.rewrite import (
+    bodies,
+    declared_names,
+    kernel_names,
+    mentions,
+    renamed,
+    statements,
+    trip_values,
+    walk,
+)
 
 Loops: TypeAlias = tuple[For, ...]
 Term: TypeAlias = str | tuple[GridLevel, int]
@@ -340,6 +349,11 @@ def share_kernels(program: Program) -> Program:
     """
     heads = [_head(kernel) for kernel in program.kernels]
     counts = Counter(heads)
+    heads = [
+        head if counts[head] == 1 else (head, _integers(kernel))
+        for kernel, head in zip(program.kernels, heads, strict=True)
+    ]
+    counts = Counter(heads)
     numbers: dict[object, int] = {}
     kept: list[KernelFunction] = []
     chosen: list[int] = []
@@ -359,6 +373,13 @@ def _head(kernel: KernelFunction) -> object:
     """Return a cheap key of a kernel, equal for all kernels that differ only in names."""
     params = tuple(attrs.evolve(param, name="") for param in kernel.params)
     return attrs.evolve(kernel, name="", params=params, body=(), comments=()), tuple(map(type, kernel.body))
+
+
+def _integers(kernel: KernelFunction) -> tuple[int, ...]:
+    """Return the integers in expressions of a kernel, which tell apart most layers of a network."""
+    roots = (root for stmt in statements(kernel.body) for root in mentions(stmt))
+    constants = (node.value for root in roots for node in walk(root) if isinstance(node, Const))
+    return tuple([value for value in constants if isinstance(value, int)])
 
 
 def anonymous(kernel: KernelFunction) -> KernelFunction:

@@ -40,6 +40,9 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 _MOST: Final = 1 << 26
 """Greatest number of elements computed when compiling, over all steps that lead to masks."""
 
+_FIRST: Final = 64
+"""Elements of which weights nearly always have more than two values, so that the others need not be read."""
+
 _PLAIN: Final = (Constant, Coordinate, Elementwise, Cast)
 """Operations that later stages can analyse."""
 
@@ -183,7 +186,7 @@ def _bound(operation: Contraction, index: str) -> int:
 
 def band_of(array: Array) -> Band | None:
     """Return the band of an array of two values; the greater one is inside if both are bands."""
-    if not array.size:
+    if not array.size or np.unique(array.flat[:_FIRST]).size > 2:
         return None
     low, high = array.min(), array.max()
     if low == high or not ((array == low) | (array == high)).all():
