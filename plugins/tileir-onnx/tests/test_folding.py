@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -71,3 +73,9 @@ def test_known_arrays(op: str, arguments: tuple[Any, ...], attributes: dict[str,
 def test_large_results_are_left_to_the_row(op: str, arguments: tuple[Any, ...], attributes: dict[str, Any]) -> None:
     names = ["" if each is None else f"x{number}" for number, each in enumerate(arguments)]
     assert folded(Node(helper.make_node(op, names, ["y"], **attributes), 21, attributes), arguments) is None
+
+
+def test_onnx_reference_is_loaded_on_demand() -> None:
+    program = "import sys, tileir_onnx.importing\nprint('onnx.reference' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"

@@ -33,7 +33,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(schema.operands(node)))
+        if below := schema.operands(node):
+            stack.extend(reversed(below))
 
 
 def summands(expr: Expr) -> Iterator[Expr]:

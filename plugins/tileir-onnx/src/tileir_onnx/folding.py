@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 from onnx import defs, helper
-from onnx.reference import ReferenceEvaluator
 
 from tileir_onnx.graph import DTYPES, Array, Graph, Node
 from tileir_onnx.symbols import MISTAKES, computed
@@ -62,6 +61,8 @@ def _product(sizes: Array) -> float:
 
 
 def _evaluated(node: Node, arguments: Sequence[Array | None]) -> tuple[Array | None, ...] | None:
+    from onnx.reference import ReferenceEvaluator  # slow to import, and few models need it
+
     names = [name for name in node.inputs if name]
     feeds = {name: each for name, each in zip(node.inputs, arguments, strict=True) if name}
     wanted = [name for name in node.outputs if name]

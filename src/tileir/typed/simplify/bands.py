@@ -186,7 +186,7 @@ def _bound(operation: Contraction, index: str) -> int:
 
 def band_of(array: Array) -> Band | None:
     """Return the band of an array of two values; the greater one is inside if both are bands."""
-    if not array.size or np.unique(array.flat[:_FIRST]).size > 2:
+    if not array.size or len({*array.flat[:_FIRST].tolist()}) > 2:  # np.unique would load masked arrays
         return None
     low, high = array.min(), array.max()
     if low == high or not ((array == low) | (array == high)).all():
