@@ -14,7 +14,7 @@ from tileir_formula.text import spelling
 from tileir_formula.text.reading import PREVIOUS
 
 MOST_ROUNDS: Final = 100_000
-"""Of a group, so that a slip of the finger does not run for days."""
+"""The most rounds of a group, so that a typing error does not run for days."""
 
 
 def verify(formula: Formula, functions: Mapping[str, Function]) -> None:
@@ -30,7 +30,7 @@ def verify(formula: Formula, functions: Mapping[str, Function]) -> None:
 
 
 def faults_of(formula: Formula, functions: Mapping[str, Function]) -> list[Diagnostic]:
-    """Return what is wrong with a formula."""
+    """Return the faults of a formula."""
     unspellable = list(spelling.faults_of(formula))
     if unspellable:
         return unspellable
@@ -47,7 +47,7 @@ def faults_of(formula: Formula, functions: Mapping[str, Function]) -> list[Diagn
 
 @attrs.define(eq=False, repr=False)
 class _Check:
-    """What is known at a step, and what was found wrong before it."""
+    """The names in scope at a step, and the faults found so far."""
 
     functions: Mapping[str, Function]
     names: dict[str, None] = attrs.field(factory=dict)
@@ -108,7 +108,7 @@ class _Check:
         return known
 
     def sources(self, step: Step, function: Function) -> None:
-        """Check that a function reads as many pictures as it is given, of which one may be implied."""
+        """Check that a step names the number of pictures that its function reads; a single one may be implied."""
         wanted = len(function.pictures)
         if len(step.sources) != wanted and (step.sources or wanted != 1):
             names = " and ".join(function.pictures)

@@ -53,23 +53,24 @@ def craft(
     """Return a formula that runs on pictures.
 
     Args:
-        source: A formula, its text, or the file of it.
-        functions: What its steps may call, by name; by default tileir's functions and those of installed distributions.
-        device: A device or its id; by default what the context chooses.
+        source: A formula, its text, or the path of its file.
+        functions: The functions that its steps may call, by name; by default those of tileir and of installed
+            distributions.
+        device: A device or its id; by default the choice of the context.
         context: Owner of devices and caches; by default the process-wide one.
-        live: The path of a parameter, or several, that are passed at each call, as while a control is dragged: another
+        live: The path of a parameter, or several, that are passed at each call, say while a control is dragged: another
             value of them compiles nothing. All others are constants of the kernels, which makes these faster.
-        tolerance: How far windows of weights may be from sums of such of rank one, which are faster: the sum of the
-            absolute differences, as a share of the sum of the absolute weights. :meth:`CraftedFormula.explain` tells.
-        options: How to compile; by default as the context does.
-        name: What errors call the text; by default the path of a file.
+        tolerance: The greatest error when windows of weights are replaced by sums of windows of rank one, which are
+            faster: the sum of the absolute differences, as a share of the sum of the absolute weights.
+            :meth:`CraftedFormula.explain` lists the replacements.
+        options: Options of compilation; by default those of the context.
+        name: The name of the text in errors; by default the path of a file.
 
     Raises:
         ParseError: The text is no formula; all faults.
         VerifyError: The formula breaks rules; all of them.
-        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, an argument is of another kind;
-            TIL901, the file cannot be read, or is no UTF-8.
-
+        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, an argument is of another kind; TIL901,
+            the file cannot be read, or is no UTF-8.
     """
     check_kind("source", source, str | Formula | Path, "a formula, its text or a pathlib.Path")
     check_kind("functions", functions, Mapping | None, "a mapping of functions by their names")
@@ -107,14 +108,13 @@ class CraftedFormula:
 
     Attributes:
         text: The formula.
-        functions: What its steps call.
-        device: Where it runs; None for what the context chooses.
+        functions: The functions that its steps call.
+        device: The device; None for the choice of the context.
         context: Owner of devices and caches; None for the process-wide one.
         live: The paths of the parameters that are passed at each call.
-        tolerance: How far windows of weights may be from sums of such of rank one.
-        options: How it is compiled; None for as the context does.
-        name: What errors call the text.
-
+        tolerance: The greatest error when windows are replaced by sums of windows of rank one.
+        options: Options of compilation; None for those of the context.
+        name: The name of the text in errors.
     """
 
     text: str
@@ -133,7 +133,7 @@ class CraftedFormula:
         return parse(self.text, self.name)
 
     def __call__(self, *pictures: Any, out: Any = None) -> Any:
-        """Return what the formula makes of pictures.
+        """Return the results for some pictures.
 
         Args:
             pictures: ``[rows, columns]`` or ``[rows, columns, channels]``, of floats, bool or unsigned integers: an
@@ -142,12 +142,11 @@ class CraftedFormula:
 
         Returns:
             One array, or a tuple where there are several results, in the dtype of the first picture. Results with one
-            channel are ``[rows, columns]`` where the first picture is.
+                channel are ``[rows, columns]`` where the first picture is.
 
         Raises:
-            ArgumentError: TIL705, not as many pictures as inputs; TIL904, an array is no picture; or what a call of a
-                function raises. Nothing was written.
-
+            ArgumentError: TIL705, the number of pictures is not that of the inputs; TIL904, an array is no picture; or
+                any error of a call of a function. Nothing was written.
         """
         arrays, flat = self._pictures(pictures)
         target = out if out is None or not flat or out.ndim != 2 else out[..., None]
@@ -158,18 +157,19 @@ class CraftedFormula:
         return out if out is not None else shown(results, flat)
 
     def region(self, rectangle: tuple[int, int, int, int], *pictures: Any) -> Any:
-        """Return a part of the result: from as much of the pictures as it needs, where steps do not depend on places.
+        """Return a part of the results, computed from no more of the pictures than it needs.
+
+        Where steps depend on places, the whole is computed.
 
         Args:
             rectangle: Its top, left, height and width.
             pictures: As for a call.
 
         Returns:
-            What a call returns, of these rows and columns.
+            The results of a call, cut to these rows and columns.
 
         Raises:
-            ArgumentError: TIL314, results have no such rows or columns; or what a call raises.
-
+            ArgumentError: TIL314, results have no rows or columns of these numbers; or any error of a call.
         """
         arrays, flat = self._pictures(pictures)
         wanted = Rectangle(*rectangle)
@@ -184,20 +184,19 @@ class CraftedFormula:
         return shown(tuple(result[wanted.slices] for result in results), flat)
 
     def parts(self, first: tuple[int, int, int, int], *pictures: Any) -> Iterator[tuple[Rectangle, Any]]:
-        """Yield the results in parts, so that what somebody looks at is there before the rest.
+        """Yield the results in parts, so that the visible part is there before the rest.
 
-        Where steps depend on places, there is one part, which is the whole.
+        Where steps depend on places, the whole is the only part.
 
         Args:
-            first: Top, left, height and width of what comes first; the others have its size.
+            first: Top, left, height and width of the first part; the others have its size.
             pictures: As for a call.
 
         Yields:
-            Where a part is, and what a call returns, of these rows and columns.
+            The place of a part, and the results of a call, cut to it.
 
         Raises:
-            ArgumentError: TIL314, results have no such rows or columns; or what a call raises.
-
+            ArgumentError: TIL314, results have no rows or columns of these numbers; or any error of a call.
         """
         arrays, flat = self._pictures(pictures)
         with self._faults_located(arrays):
@@ -212,7 +211,7 @@ class CraftedFormula:
             yield place, shown(results, flat)
 
     def executable(self, *pictures: Any, region: tuple[int, int, int, int] | None = None) -> Executable:
-        """Return what runs for such pictures, or for a rectangle of the results; raises what a call raises."""
+        """Return the executable for these pictures, or for a rectangle of the results; raises as a call."""
         arrays, _ = self._pictures(pictures)
         with self._faults_located(arrays):
             function = self._function(arrays)
@@ -226,25 +225,24 @@ class CraftedFormula:
             return function.call.is_compiled(*_read(function, arrays, region), *function.passed)
 
     def with_options(self, options: Options) -> CraftedFormula:
-        """Return the formula compiled in another way."""
+        """Return the formula compiled with other options."""
         changed = attrs.evolve(self, options=options)
         changed._crafted.update((dtypes, made.with_options(options)) for dtypes, made in self._crafted.items())
         return changed
 
     def tile(self, pixels: str | Sequence[str] = "f32") -> Crafted:
-        """Return the formula as a Tile function for pictures of some dtype, or of one each."""
+        """Return the formula as a Tile function for pictures of one dtype, or of one dtype each."""
         return lowered(self.formula, self.functions, pixels=pixels)
 
     def explain(self, *pictures: Any, measure: bool = False) -> FormulaExplanation:
-        """Return which kernels the steps became, and what buffers and time they take.
+        """Return the kernels of the steps, their buffers and their times.
 
         Args:
             pictures: As for a call.
             measure: Whether each kernel is also run on the device.
 
         Raises:
-            TileError: What a call raises; TIL902, a formula with a loop is to be measured.
-
+            TileError: Any error of a call; TIL902, a formula with a loop is to be measured.
         """
         from tileir_formula.running.explanation import explained
 
@@ -262,11 +260,10 @@ class CraftedFormula:
         arguments that it takes.
 
         Raises:
-            ParseError: The value is none.
+            ParseError: The text of the value cannot be read.
             VerifyError: The value is out of bounds.
-            ArgumentError: TIL221, there is no such element or parameter; TIL707, the value is nothing that a formula
-                can say.
-
+            ArgumentError: TIL221, there is no element or parameter at this path; TIL707, a formula cannot express the
+                value.
         """
         step, dot, name = path.rpartition(".arguments.")
         if dot:
@@ -279,7 +276,7 @@ class CraftedFormula:
         return changed
 
     def _take_over(self, other: CraftedFormula, path: str) -> None:
-        """Take what another formula became, where the two differ in what is passed for a path only."""
+        """Reuse the compiled functions of a formula that differs only in the value passed for a path."""
         before, now = (inputs_of(each.formula, self.functions) for each in (other, self))
         baked = {name for name, value in now.values.items() if not self._is_live(now.paths[name], value)}
         same = before.paths == now.paths and before.fixed == now.fixed and path in now.paths.values()
@@ -290,11 +287,11 @@ class CraftedFormula:
                 self._crafted[dtypes] = attrs.evolve(made, crafted=crafted, passed=passed)
 
     def with_text(self, text: str) -> CraftedFormula:
-        """Return another formula that calls the same functions on the same device; raises what :func:`craft` raises."""
+        """Return another formula with these functions, device and options; raises as :func:`craft`."""
         return self._as(text, ())
 
     def baked(self) -> CraftedFormula:
-        """Return the formula with all parameters as constants of its kernels: for when a control rests."""
+        """Return the formula with all parameters as constants of its kernels, for when a control rests."""
         return self._as(self.text, ()) if self.live else self
 
     def _as(self, text: str, live: Iterable[str]) -> CraftedFormula:
@@ -307,7 +304,7 @@ class CraftedFormula:
         return self.text
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML for notebooks."""
         from tileir_formula.running.notebook import formula_html
 
         return formula_html(self)
@@ -329,7 +326,7 @@ class CraftedFormula:
 
     @contextmanager
     def _faults_located(self, arrays: Sequence[Array]) -> Iterator[None]:
-        """Let errors of sizes, which depend on the pictures, name the step."""
+        """Name the step in errors that depend on the sizes of the pictures."""
         try:
             yield
         except TileError as error:
@@ -352,9 +349,9 @@ class CraftedFormula:
         return self._crafted[dtypes]
 
     def _is_live(self, path: str, value: object) -> bool:
-        """Return whether a call passes a value: that of a live parameter, or a float that is derived from such.
+        """Return whether a call passes a value: a live parameter, or a float derived from live parameters.
 
-        Derived integers are mostly radii, for another one of which everything is compiled anew anyway.
+        Derived integers are mostly radii; another radius means a new compilation anyway.
         """
         if path in self.live:
             return True
@@ -369,7 +366,7 @@ def _read(
     """Return the parts of pictures that a rectangle of the results needs; all of them where steps depend on places.
 
     Raises:
-        ArgumentError: TIL314, results have no such rows or columns.
+        ArgumentError: TIL314, results have no rows or columns of these numbers.
     """
     reach = None if region is None else function.reach(arrays)
     if region is None or reach is None:

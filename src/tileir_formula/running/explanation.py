@@ -35,10 +35,9 @@ class CraftedStep:
     """A step.
 
     Attributes:
-        path: Where it stands in the formula.
-        text: It, without its comments.
-        kernels: The launches that compute it, or a part of it, counted from 0; none where it was folded away.
-
+        path: Its path in the formula.
+        text: Its text without comments.
+        kernels: The launches that compute it, or a part of it, counted from 0; empty where it was folded away.
     """
 
     path: str
@@ -51,17 +50,16 @@ class CraftedKernel:
     """A launch.
 
     Attributes:
-        name: Of its kernel.
-        steps: The paths of the steps of which it computes something.
+        name: The name of its kernel.
+        steps: The paths of the steps that it computes, at least in part.
         reads: The buffers that it reads.
-        writes: Those that it writes.
-        moved_bytes: What it reads and writes, each element once.
+        writes: The buffers that it writes.
+        moved_bytes: The bytes of these buffers, each element once.
         seconds: The predicted time; None in a formula with a loop.
-        measured: The measured one; None where it was not measured.
-        runs: How often it is launched; a loop on a condition counts as one turn.
-        conditions: What decides whether it is launched, from outside in: "while go", "if odd" or "unless odd".
-        windows: What is said of each window of constant weights that was written out in it.
-
+        measured: The measured time; None where it was not measured.
+        runs: The number of launches; a loop on a condition counts as one turn.
+        conditions: The conditions of its launch, from outside in: "while go", "if odd" or "unless odd".
+        windows: A remark on each window of constant weights that was written out in it.
     """
 
     name: str
@@ -77,12 +75,12 @@ class CraftedKernel:
 
     @property
     def label(self) -> str:
-        """Its name, and how often and on which conditions it is launched where that is not once."""
+        """Its name, with the number and conditions of its launches unless it runs once."""
         return ", ".join(part for part in (self.name, runs_text(self.runs, self.conditions)) if part)
 
     @property
     def in_place(self) -> tuple[str, ...]:
-        """The buffers that it writes over what it reads of them."""
+        """The buffers that it both reads and writes."""
         return tuple(name for name in self.writes if name in self.reads)
 
 
@@ -91,10 +89,9 @@ class ApproximateStep:
     """A step whose window of weights became a sum of windows of rank one.
 
     Attributes:
-        path: Where it stands in the formula.
-        rank: How many these are.
+        path: Its path in the formula.
+        rank: The number of these windows.
         error: The sum of the absolute differences of weights, as a share of the sum of the absolute weights.
-
     """
 
     path: str
@@ -104,15 +101,14 @@ class ApproximateStep:
 
 @attrs.frozen
 class FormulaExplanation:
-    """Explanation of a formula that was compiled; ``str`` of it is tables for people.
+    """Explanation of a compiled formula; ``str`` of it is tables for people.
 
     Attributes:
         steps: In the order of the text.
-        kernels: In the order in which they are launched.
+        kernels: In the order of their launches.
         dispatch: The buffers, with their lives and places.
         device: The device that was modelled.
-        approximations: Windows that became sums of such of rank one, by the tolerance that was given.
-
+        approximations: Windows that became sums of windows of rank one, within the tolerance.
     """
 
     steps: tuple[CraftedStep, ...]
@@ -126,7 +122,7 @@ class FormulaExplanation:
         return "\n".join(self._lines()) + "\n"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML for notebooks."""
         from tileir_formula.running.notebook import formula_explanation_html
 
         return formula_explanation_html(self)
@@ -187,7 +183,7 @@ class FormulaExplanation:
 def explained(
     formula: CraftedFormula, made: FormulaFunction, arguments: Sequence[Any], measure: bool
 ) -> FormulaExplanation:
-    """Return what became of a formula, as a function of pictures and live parameters, for values of these."""
+    """Explain a formula, compiled as a function of pictures and live parameters, for values of these."""
     crafted, function = made.crafted, function_of(made.call.function)
     names = [each.name for each in function.inputs]
     executable = formula.executable(*arguments[: len(formula.formula.inputs)])
@@ -255,7 +251,7 @@ def _labels(function: Function, crafted: Crafted) -> tuple[dict[str, set[str]], 
 
 
 def _paths(launch: Dispatched, labels: Mapping[str, set[str]]) -> set[str]:
-    """Return the steps of whose values a launch computes some: by the names that it defines, and parts of these.
+    """Return the steps whose values a launch computes, found by the names that it defines, and parts of these.
 
     A buffer that is written in place has the name of an earlier value.
     """
@@ -271,7 +267,7 @@ def _paths(launch: Dispatched, labels: Mapping[str, set[str]]) -> set[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table whose columns are as wide as they need to be, but for long texts."""
+    """Yield the lines of a table with columns as wide as their texts; long texts are cut."""
     most = WIDTH // 2
     cut = [[cell if len(cell) <= most else f"{cell[: most - 1]}…" for cell in row] for row in (heads, *rows)]
     widths = [max(len(row[column]) for row in cut) for column in range(len(heads))]

@@ -1,4 +1,4 @@
-"""Search for the step of a formula that does not go with the given pictures, and for the sizes of what it reads."""
+"""Search for the step of a formula that does not fit the given pictures, and for the sizes of its operands."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ function (Image[H, W, C]) -> (Result) {{
 
 @attrs.frozen
 class Trial:
-    """A formula for some pictures, of which parts are tried.
+    """A formula for some pictures, parts of which are tried.
 
     Attributes:
         formula: The formula.
-        functions: What its steps call.
+        functions: The functions that its steps call.
         pictures: ``[rows, columns, channels]``, one for each input.
         pixels: The dtypes of the pictures.
-
     """
 
     formula: Formula
@@ -52,7 +51,7 @@ class Trial:
     pixels: Sequence[DType]
 
     def located(self, error: TileError) -> TileError:
-        """Return an error at the first step that cannot be computed for these pictures, or ``error`` if all can."""
+        """Return an error at the first step that fails for these pictures; ``error`` itself if none fails."""
         if self._fault(self.formula.steps) is None:
             return error
         for step, ending_in in _beginnings(self.formula.steps):
@@ -80,7 +79,7 @@ class Trial:
         return Diagnostic(first.code, f"in {step.function}: {first.message}", step.span, (*first.notes, *sizes))
 
     def _read(self, step: Step, ending_in: Ending) -> Iterator[tuple[str, str]]:
-        """Yield what a step reads, as the formula says it, and its size."""
+        """Yield the sources of a step, as the formula spells them, with their sizes."""
         sources: list[Source | None] = list(step.sources) or [None]
         sources += [step.condition.source] if isinstance(step.condition, Mask) else []
         sources += [step.merge.source] if step.merge is not None else []
@@ -104,7 +103,7 @@ class Trial:
         return f"{rows} rows, {columns} columns, {channels} channel{'' if channels == 1 else 's'}"
 
     def _inferred(self, steps: tuple[Step | Repeat, ...]) -> tuple[int, ...]:
-        """Return the size of what steps make; raises what is wrong with them."""
+        """Return the shape of the result of steps; raises the error that they have."""
         identity = {each.name: each for each in read_functions(_IDENTITY_FILE)}
         formula = attrs.evolve(self.formula, steps=(*steps, Step(_IDENTITY)), results=())
         crafted = craft(formula, {**self.functions, **identity}, pixels=self.pixels)
@@ -117,9 +116,9 @@ class Trial:
 
 
 def _beginnings(steps: tuple[Step | Repeat, ...]) -> Iterator[tuple[Step | Repeat, Ending]]:
-    """Yield each step, in order, with what makes a sequence that ends with it, or with another one in its place.
+    """Yield each step, in order, with a function that ends the sequence there with this step or another one.
 
-    Of a group, the steps in its first round come before the whole.
+    The steps of a group, in its first round, come before the whole group.
     """
     for number, step in enumerate(steps):
         ending_in = partial(_ending, steps[:number])

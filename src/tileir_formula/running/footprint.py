@@ -1,9 +1,9 @@
 """Footprint of a function: the elements of its inputs that some elements of a result read, as boxes, found backwards.
 
-What is found holds all elements that are read; it may hold more where an element is chosen by data, where indices of
-an access depend on each other, or where there are very many boxes.
+The boxes hold all elements that are read. They may hold more where data choose an element, where indices of an access
+depend on each other, or where there are very many boxes.
 
-How far around the place of an element a function of pictures looks, where it looks alike at all places.
+The reach of a function of pictures: the distance around each element at which it reads, if that is alike at all places.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from tileir.typed.ir import (
 )
 
 MOST_BOXES: Final = 32
-"""Of one value: more become the box around all of them."""
+"""The greatest number of boxes of a value; more become the box around all."""
 
 MOST_KNOWN: Final = 1 << 20
-"""Elements of a value that is computed to find out which elements it chooses."""
+"""The most elements of a value that is computed to know the indices of a gather."""
 
 
 Steps: TypeAlias = "list[tuple[str, Box]]"
-"""What operations read, one after the other: the names of their operands, and one box of each."""
+"""The operands of operations, in order: names, with one box each."""
 
 
 def footprint(function: Function, output: str, box: Box, steps: Steps | None = None) -> dict[str, tuple[Box, ...]]:
-    """Return which elements of the inputs are read for a box of elements of a result.
+    """Return the elements of the inputs that are read for a box of elements of a result.
 
     Args:
         function: Prepared or not.
         output: The name of a result.
         box: Elements of it; not empty.
-        steps: Where to note what each operation reads. There is one box of each value then, which is found faster.
+        steps: A list to which the operands of each operation are added. Each value then has one box, which is found
+            faster.
 
     Returns:
-        Boxes by the names of inputs; inputs of which nothing is read are left out.
+        Boxes by the names of inputs; inputs that are not read are left out.
 
     Raises:
-        TileError: TIL311, there is no such result; TIL314, it has no such elements.
-
+        TileError: TIL311, there is no result of this name; TIL314, it has no elements of this box.
     """
     shapes = _shapes(function)
     if output not in function.outputs:
@@ -76,7 +76,7 @@ def _shapes(function: Function) -> dict[str, Shape]:
 
 
 def _read(function: Function, wanted: Mapping[str, tuple[Box, ...]], steps: Steps | None) -> dict[str, tuple[Box, ...]]:
-    """Return the boxes of every value that is read for those of some."""
+    """Return the boxes of all values that the boxes of some values need."""
     shapes = _shapes(function)
     known = _Known(function)
     found: dict[str, tuple[Box, ...]] = dict(wanted)
@@ -98,7 +98,7 @@ def _of_operation(
     known: _Known,
     steps: Steps | None,
 ) -> Iterator[tuple[str, Box]]:
-    """Yield which boxes of its operands an operation reads for those of its value."""
+    """Yield the boxes of its operands that an operation reads for boxes of its value."""
     if isinstance(operation, Scan):
         yield from _of_loop(operation, boxes, shapes, steps)
         return
@@ -129,7 +129,7 @@ def _broadcast(box: Box, shape: Shape) -> Box:
 
 
 def _of_contraction(contraction: Contraction, box: Box, shapes: Mapping[str, Shape]) -> Iterator[tuple[str, Box]]:
-    """Yield what the points that write into a box read: those of the contraction under further constraints."""
+    """Yield the operands of the points that write into a box, as further constraints of the contraction."""
     if contraction.default is not None:
         yield contraction.default, box
     inside = [
@@ -156,7 +156,7 @@ def _of_contraction(contraction: Contraction, box: Box, shapes: Mapping[str, Sha
 def _interval(polynomial: Affine, last: Mapping[str, int], size: int) -> tuple[int, int]:
     """Return the values of a polynomial over a box of indices, each from 0 to its last value, within an axis.
 
-    The box may have points that the contraction has not: of skewed indices they lie outside of the tensor.
+    The box may have points that the contraction lacks: with skewed indices they lie outside of the tensor.
     """
     ends = [factor * last.get(name, 0) for name, factor in polynomial.terms]
     low = polynomial.offset + sum(min(end, 0) for end in ends)
@@ -165,7 +165,7 @@ def _interval(polynomial: Affine, last: Mapping[str, int], size: int) -> tuple[i
 
 
 def _reshaped(box: Box, shape: Shape, source: Shape) -> Box:
-    """Return the elements of a value before it was reshaped: those between the first and the last in memory."""
+    """Return the box of a value before its reshape: the elements between the first and the last in memory."""
     if [size for size in shape if size != 1] == [size for size in source if size != 1]:
         sides = iter([side for side, size in zip(box, shape, strict=True) if size != 1])
         return tuple((0, 1) if size == 1 else next(sides) for size in source)
@@ -191,7 +191,7 @@ class _Known:
     values: dict[str, np.ndarray[Any, Any] | None] = attrs.field(factory=dict, init=False)
 
     def range_of(self, gather: Gather, box: Box, size: int) -> tuple[int, int]:
-        """Return which elements along the first axis of its data a gather chooses."""
+        """Return the elements along the first axis of its data that a gather chooses."""
         name = gather.indices
         if name not in self.values:
             self.values[name] = self._computed(name)
@@ -214,7 +214,7 @@ class _Known:
 def _of_loop(
     loop: Scan, boxes: tuple[Box, ...], shapes: Mapping[str, Shape], steps: Steps | None
 ) -> Iterator[tuple[str, Box]]:
-    """Yield what a loop reads: step by step from the last one, where only its last values are wanted."""
+    """Yield the operands of a loop: backwards from its last step, where only its last values are wanted."""
     if not boxes:
         return
     if loop.result.part is not ScanPart.FINAL or loop.sequences or loop.count is None:
@@ -238,7 +238,7 @@ def _of_loop(
 
 
 def _joined(boxes: Iterable[Box]) -> tuple[Box, ...]:
-    """Return boxes without those that others hold; the box around them where there are too many."""
+    """Return boxes without those inside others; the box around all where there are too many."""
     kept: list[Box] = []
     for box in boxes:
         if any(holds(other, box) for other in kept):
@@ -249,19 +249,19 @@ def _joined(boxes: Iterable[Box]) -> tuple[Box, ...]:
 
 
 def hull(boxes: Sequence[Box]) -> Box:
-    """Return the smallest box around some, of which there is one at least."""
+    """Return the smallest box around one or more boxes."""
     return tuple((min(low for low, _ in sides), max(high for _, high in sides)) for sides in zip(*boxes, strict=True))
 
 
 Pair: TypeAlias = tuple[int, int]
 
 _SPARE: Final = 16
-"""What reaches over all rows or columns but so many needs all of them."""
+"""A reach that leaves fewer rows or columns than these counts as the whole picture."""
 
 _SHIFTS: Final = ((1, 2), (7, 5))
-"""By which rows and columns places are compared that have to look alike: no period divides all of either's.
+"""Shifts in rows and columns from the middle to the places compared with it: no period divides all of either.
 
-From the middle they lie inside of all pictures of as many rows and columns as are spare.
+They stay inside of pictures of ``_SPARE`` rows and columns.
 """
 
 
@@ -276,16 +276,15 @@ class Reach:
 
 
 def reach_of(function: Function, pictures: Sequence[str]) -> Reach | None:
-    """Return how far a function looks around the place of each element of its results.
+    """Return how far a function reads around the place of each element of its results.
 
     Args:
         function: Prepared or not.
-        pictures: Inputs whose first two axes are rows and columns, as many as those of the results.
+        pictures: Inputs whose first two axes are the rows and columns of the results.
 
     Returns:
         None where results have other sizes, where an element depends on its place, or where it may depend on elements
-        anywhere.
-
+            anywhere.
     """
     shapes = {each.name: each.shape for each in (*function.inputs, *function.operations)}
     sizes = {shapes[name][:2] for name in (*pictures, *function.outputs)}
@@ -309,7 +308,7 @@ def reach_of(function: Function, pictures: Sequence[str]) -> Reach | None:
 
 
 def _knows_places(function: Function, size: int) -> bool:
-    """Return whether something is computed from rows or columns of pictures: coordinates along a long axis."""
+    """Return whether a coordinate along a long axis, the rows or columns of pictures, is computed."""
     for operation in function.operations:
         if isinstance(operation, Coordinate) and operation.shape[operation.axis] >= size:
             return True
@@ -319,7 +318,7 @@ def _knows_places(function: Function, size: int) -> bool:
 
 
 def _around(function: Function, pictures: Sequence[str], place: Pair) -> tuple[Steps, frozenset[Box]]:
-    """Return what all operations read for all channels of a place, and the rows and columns that are read around it."""
+    """Return the operands of all operations for all channels of a place, and the rows and columns read around it."""
     row, column = place
     shapes = {each.name: each.shape for each in function.operations}
     steps: Steps = []
@@ -336,9 +335,9 @@ def _around(function: Function, pictures: Sequence[str], place: Pair) -> tuple[S
 
 
 def _alike(here: Steps, there: Steps, shift: Pair, pictures: Sequence[str]) -> bool:
-    """Return whether each operation reads the same, moved by a shift, or what does not move at all.
+    """Return whether the boxes of all operations are equal, moved by a shift, or not moved at all.
 
-    Steps are compared, not what they read in the end: what depends on the place would be lost among what lies around.
+    Every step is compared, since a box of the inputs can hide a dependence on the place among its neighbours.
     """
     if [name for name, _ in here] != [name for name, _ in there]:
         return False

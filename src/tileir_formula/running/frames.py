@@ -28,16 +28,16 @@ class Frames(Protocol):
     """Pictures by their numbers."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of pictures."""
 
     def __getitem__(self, number: int, /) -> Array:
-        """Return one of them."""
+        """Return one picture."""
 
     def name(self, number: int) -> str:
-        """Return the name of a file for one of them."""
+        """Return the name of a file for one picture."""
 
     def depth(self, number: int, /) -> int:
-        """Return the bits of each channel of one of them: 8 or 16."""
+        """Return the bits of each channel of one picture: 8 or 16."""
 
 
 @attrs.frozen(repr=False)
@@ -123,8 +123,7 @@ def written_to(path: Path, frames: Frames) -> Iterator[Writer]:
     """Write results to a folder, a picture for each, or to a stack, which appears whole or not at all.
 
     Raises:
-        TileError: TIL901, something cannot be written; TIL904, a result is no picture.
-
+        TileError: TIL901, a file cannot be written; TIL904, a result is no picture.
     """
     if path.suffix != STACK:
         with _reported(path):

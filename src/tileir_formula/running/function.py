@@ -1,7 +1,4 @@
-"""A formula for pictures of some dtypes, as what is called.
-
-Pictures and parameters as formulas take them, and results as callers see them.
-"""
+"""A formula for pictures of some dtypes as a callable, with the conversion of its pictures, parameters and results."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class FormulaFunction:
-    """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
+    """A formula for pictures of some dtypes: its Tile function, its callable, and the arguments after the pictures."""
 
     crafted: Crafted
     call: Jit
@@ -35,7 +32,7 @@ class FormulaFunction:
     _otherwise: dict[Options, Jit] = attrs.field(factory=dict, repr=False)
 
     def with_options(self, options: Options) -> FormulaFunction:
-        """Return the formula compiled in another way; it is asked for at each move of a control."""
+        """Return the formula compiled with other options; cached, since each move of a control asks."""
         if options not in self._otherwise:
             self._otherwise[options] = attrs.evolve(self.call, options=options)
         return attrs.evolve(self, call=self._otherwise[options])
@@ -46,7 +43,7 @@ class FormulaFunction:
         return results if isinstance(results, tuple) else (results,)
 
     def reach(self, arrays: Sequence[Array]) -> Reach | None:
-        """Return how far results look around their places in such pictures; None where they depend on these."""
+        """Return how far results read around their places in these pictures; None where they depend on places."""
         shapes = tuple(array.shape for array in arrays)
         if shapes not in self._reaches:
             function = function_of(self.call.function)
@@ -67,14 +64,14 @@ class FormulaFunction:
 
 
 RANKS = (2, 3)
-"""Of pictures: [rows, columns], or [rows, columns, channels]."""
+"""Ranks of pictures: [rows, columns], or [rows, columns, channels]."""
 
 
 def dtype_of(name: str, array: Array) -> DType:
     """Return the dtype of the picture of an input.
 
     Raises:
-        ArgumentError: TIL701, tileir knows no such dtype.
+        ArgumentError: TIL701, tileir does not know the dtype.
     """
     dtype = DType.of(array.dtype)
     if dtype is None:
@@ -83,12 +80,12 @@ def dtype_of(name: str, array: Array) -> DType:
 
 
 def as_passed(value: Any) -> Any:
-    """Return the value of a parameter as a call takes it fastest: as an array, but for integers, which make sizes."""
+    """Return the value of a parameter in its fastest form: an array, except for integers, which determine sizes."""
     return np.asarray(value, np.float32) if isinstance(value, float) else value
 
 
 def shown(results: tuple[Array, ...], flat: bool) -> Any:
-    """Return what a caller sees: one array where there is one result, without an axis for one channel where asked."""
+    """Return the results for the caller: a single one without a tuple, one channel without its axis where asked."""
     shaped = tuple(_flattened(result, flat) for result in results)
     return shaped if len(shaped) > 1 else shaped[0]
 

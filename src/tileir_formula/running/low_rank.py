@@ -1,8 +1,7 @@
-"""Constant windows as sums of windows of rank one, within a tolerance: the singular value decomposition, cut short.
+"""Constant windows as sums of windows of rank one, within a tolerance, by a truncated singular value decomposition.
 
-Each of these windows is summed over along one axis at a time, so a window of M by N whose rank is R takes R * (M + N)
-products for an element instead of M * N. Eckart and Young, "The approximation of one matrix by another of lower rank"
-(1936).
+A window of rank one is applied along one axis at a time, so a window of M by N and rank R takes R * (M + N) products
+for an element instead of M * N. Eckart and Young, "The approximation of one matrix by another of lower rank" (1936).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from tileir.tile.traversal import dimensions
 Matrix = np.ndarray[Any, np.dtype[Any]]
 
 COST_OF_A_PART: Final = 16
-"""What a further window of rank one costs beside its products: two pictures are written and read."""
+"""The cost of a further window of rank one, in products: two pictures are written and read."""
 
 
 @attrs.frozen
@@ -40,11 +39,10 @@ class Approximation:
     Attributes:
         statement: The name of the sum over it.
         constant: Its name.
-        rank: How many windows of rank one stand for it.
+        rank: The number of windows of rank one that replace it.
         error: The sum of the absolute differences of their elements and its own, as a share of the sum of the absolute
-            values of its elements: results differ by at most so much of that sum times the greatest pixel.
-        label: What ``[[pid(label)]]`` calls the sum.
-
+            values of its elements: results differ by at most this share of that sum times the greatest pixel.
+        label: The name of the sum in ``[[pid(label)]]``.
     """
 
     statement: str
@@ -62,8 +60,7 @@ def with_low_rank(function: Function, tolerance: float) -> tuple[Function, tuple
         tolerance: The greatest error of a window, as :class:`Approximation` has it; 0 leaves the function as it is.
 
     Returns:
-        The function, itself where nothing was replaced, and what was replaced.
-
+        The function, itself where nothing was replaced, and the replaced windows.
     """
     windows = {each.name: each for each in function.statements if isinstance(each, Constant) and _is_window(each)}
     names = NameScope.of(_names(function))
@@ -84,7 +81,7 @@ def with_low_rank(function: Function, tolerance: float) -> tuple[Function, tuple
 def _replaced(
     statement: Contraction, windows: Mapping[str, Constant], tolerance: float, names: NameScope
 ) -> tuple[list[Statement], Approximation] | None:
-    """Return the statements that stand for a sum over a window, and what they are; None where it stays."""
+    """Return the statements that replace a sum over a window, and their description; None where it stays."""
     place = _window_of(statement, windows) if tolerance > 0 else None
     if place is None:
         return None
@@ -116,7 +113,7 @@ def _is_window(constant: Constant) -> bool:
 
 
 def _window_of(statement: Contraction, windows: Mapping[str, Constant]) -> int | None:
-    """Return which input of a sum of products is a window: a constant whose axes are two different indices."""
+    """Return the input of a sum of products that is a window: a constant whose axes are two different indices."""
     if statement.aggregation is not Aggregation.SUM or statement.combination is not Combination.MUL:
         return None
     if statement.default is not None or statement.no_defract:
@@ -130,7 +127,7 @@ def _window_of(statement: Contraction, windows: Mapping[str, Constant]) -> int |
 
 
 def _parts(matrix: Matrix, tolerance: float) -> list[Matrix] | None:
-    """Return the fewest windows of rank one that are near enough; None where they cost more."""
+    """Return the fewest windows of rank one within the tolerance; None where they cost more."""
     left, weights, right = np.linalg.svd(matrix.astype(np.float64))
     rows, columns = matrix.shape
     parts: list[Matrix] = []

@@ -1,7 +1,7 @@
-"""Parts of results: of large pictures strip after strip, and rectangles that somebody looks at first.
+"""Parts of results: strips of large pictures, and rectangles that are shown first.
 
-A part is computed from as much of the pictures as it reads, and what is beside it is thrown away. All strips have the
-same size, those at the edges as well, so that they share their kernels.
+A part is computed from all pixels that it reads, and the margin around it is cut off. All strips have one size, also
+those at the edges, so that they share their kernels.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Compute: TypeAlias = Callable[[Sequence[Array]], tuple[Array, ...]]
 
 MOST_PIXELS: Final = 50_000_000
-"""Of pictures that are computed as a whole."""
+"""The most pixels of pictures that are computed as a whole."""
 
 STRIP_PIXELS: Final = 8_000_000
-"""Of a strip, or a few more."""
+"""Pixels of a strip, about."""
 
 
 @attrs.frozen
@@ -57,7 +57,7 @@ def part(compute: Compute, pictures: Sequence[Array], reach: Reach, wanted: Rect
 
 
 def part_read(wanted: Rectangle, reach: Reach, shape: tuple[int, ...]) -> Rectangle:
-    """Return what a rectangle of results is computed from, of pictures of a shape."""
+    """Return the rectangle of the pictures that a rectangle of results reads."""
     top, height = _start_and_size(wanted.top, wanted.height, reach.above, reach.below, shape[0])
     left, width = _start_and_size(wanted.left, wanted.width, reach.left, reach.right, shape[1])
     return Rectangle(top, left, height, width)
@@ -66,7 +66,7 @@ def part_read(wanted: Rectangle, reach: Reach, shape: tuple[int, ...]) -> Rectan
 def in_strips(
     compute: Compute, pictures: Sequence[Array], reach: Reach, rows_at_once: int
 ) -> Iterator[tuple[Rectangle, tuple[Array, ...]]]:
-    """Yield strips of all results, from the top to the bottom, and where they are; the last may overlap another."""
+    """Yield strips of all results, from top to bottom, with their places; the last may overlap another."""
     rows, columns = pictures[0].shape[:2]
     yield from in_tiles(compute, pictures, reach, Rectangle(0, 0, min(rows_at_once, rows), columns))
 
@@ -74,7 +74,7 @@ def in_strips(
 def in_tiles(
     compute: Compute, pictures: Sequence[Array], reach: Reach, first: Rectangle
 ) -> Iterator[tuple[Rectangle, tuple[Array, ...]]]:
-    """Yield a part of all results, then others of its size until there is all, and where they are.
+    """Yield a part of all results, then the others of its size, with their places.
 
     They share the kernels of the first part. Tiles at the ends overlap others.
     """
@@ -89,6 +89,6 @@ def in_tiles(
 
 
 def _start_and_size(start: int, size: int, before: int, after: int, whole: int) -> tuple[int, int]:
-    """Return where the elements begin that are read for some, and how many there are: as many at the edges."""
+    """Return the first element and the number of elements read for a range; the number is equal at the edges."""
     read = min(whole, size + before + after)
     return min(max(0, start - before), whole - read), read

@@ -1,6 +1,6 @@
-"""The bracket form of formulas, ``[gaussian:{1}(sigma=2)]``: passes without line ends, as strings that programs keep.
+"""The bracket form of formulas, ``[gaussian:{1}(sigma=2)]``: passes without line ends, as strings in programs.
 
-A pass reads the original where it names no input, unlike a line of the text of formulas, which reads the line before.
+A pass reads the original where it names no input, while a line of the text of formulas reads the line before.
 docs/formula.md has the grammar.
 """
 
@@ -37,7 +37,7 @@ from tileir_formula.text.printer import value_text
 from tileir_formula.text.reading import PREVIOUS, WORDS, Reader
 
 SIGNS: Final = "=(){}[],;%:<>~?!&"
-"""What the form is made of, besides names, numbers and colours."""
+"""Signs of the form, besides names, numbers and colours."""
 
 PIXEL: Final = "pixel"
 
@@ -82,13 +82,13 @@ class _BracketReader(Reader):
         return Formula(tuple(steps), self.inputs, (), tuple(comments), span=whole)
 
     def recover(self) -> None:
-        """Go behind the end of the pass."""
+        """Skip to the end of the pass."""
         while self.token.kind not in ("]", END):
             self.advance()
         self.skip("]")
 
     def step(self, before: int) -> Step:
-        """Read a pass, before which there are some."""
+        """Read a pass, given the number of passes before it."""
         if self.token.kind == COMMENT:
             comment = self.advance()
             self.wrong(comment, "comments are of the whole formula, and stand above its first pass")
@@ -107,7 +107,7 @@ class _BracketReader(Reader):
         return Step(function, name, sources, arguments, boundary, condition, merge, span=self.span_from(start))
 
     def sources(self, before: int) -> tuple[Source, ...]:
-        """Read the inputs of a pass: the original where none is named, and implied for what the pass before made."""
+        """Read the inputs of a pass: by default the original; none for the result of the pass before."""
         start = self.token.start
         if not self.skip("{"):
             return (Source(self.inputs[0], span=Span(self.source, start, start)),) if before else ()

@@ -1,4 +1,4 @@
-"""Positions of parts of steps in the text that nodes have no spans for: names, functions, brackets, clauses."""
+"""Positions of parts of steps that nodes have no spans for: names, functions, brackets, clauses."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ class Layout:
     Attributes:
         name: The name that later steps read it by.
         call: The function.
-        clauses: By the words that they begin with, which are part of them.
+        clauses: By their first words, which are part of them.
         merge: The function that merges.
-        words: By their paths below the step, words that are no nodes: ``.boundary``, ``.condition.subject``,
+        words: Words that are no nodes, by their paths below the step: ``.boundary``, ``.condition.subject``,
             ``.condition.negated``, ``.condition.reference`` and ``.condition.relative``, a percent sign.
-
     """
 
     name: Extent | None
@@ -51,13 +50,13 @@ class Layout:
     words: Mapping[str, Extent]
 
     def end_before(self, clause: str) -> int:
-        """Return where a clause that is not there would begin, which is where what stands before it ends."""
+        """Return where a missing clause would begin: the end of the part before it."""
         earlier = [self.clauses[word][1] for word in CLAUSES[: CLAUSES.index(clause)] if word in self.clauses]
         return earlier[-1] if earlier else self.call.stop
 
 
 def layout_of(step: Step) -> Layout:
-    """Return where the parts of a step stand, which was parsed."""
+    """Return the positions of the parts of a parsed step."""
     assert step.span is not None
     found = _tokens(step.span.text, step.span.start)
     named = step.name is not None

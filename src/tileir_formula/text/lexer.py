@@ -22,7 +22,7 @@ LINE: Final = "line"
 MAX_CHARACTERS: Final = 1_000_000
 
 SIGNS: Final = "=(){}[],;%$"
-"""Of the text of formulas."""
+"""Signs of the text of formulas."""
 
 
 @cache
@@ -54,7 +54,7 @@ class Lexer(lexing.Lexer):
 
     @classmethod
     def of(cls, source: Source, faults: Faults, signs: str = SIGNS, *, lines: bool = True) -> Lexer:
-        """Return what reads the tokens of a text; characters that are none of them are reported as TIL101.
+        """Return a lexer for a text; unknown characters are reported as TIL101.
 
         Args:
             source: The text.
@@ -64,7 +64,6 @@ class Lexer(lexing.Lexer):
 
         Raises:
             ArgumentError: TIL105, the text is too long.
-
         """
         if len(source.text) > MAX_CHARACTERS:
             message = f"a formula has at most {MAX_CHARACTERS:,} characters; this one has {len(source.text):,}"
@@ -72,7 +71,7 @@ class Lexer(lexing.Lexer):
         return cls(source, faults, _pattern(signs), "TIL101", lambda word: f"{word!r} means nothing here", lines=lines)
 
     def next(self) -> Token:
-        """Return the next token; at the end of the text, an ``END`` as often as asked."""
+        """Return the next token; always ``END`` at the end of the text."""
         while True:
             token = super().next()
             self._open_brackets += (token.kind in ("(", "[")) - (token.kind in (")", "]"))
@@ -81,7 +80,7 @@ class Lexer(lexing.Lexer):
 
 
 def tokens(lexer: Lexer) -> Iterator[Token]:
-    """Yield all tokens of a text, and its end."""
+    """Yield all tokens of a text, the last one ``END``."""
     while (token := lexer.next()).kind != END:
         yield token
     yield token

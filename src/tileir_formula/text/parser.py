@@ -1,4 +1,4 @@
-"""Text to formula, as docs/formula.md has it. Every fault is reported: the parser goes on at the next line."""
+"""Text to formula, as docs/formula.md has it. All faults are reported: the parser goes on at the next line."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parse(text: str, name: str = "<formula>") -> Formula:
 
 
 def parse_value(text: str) -> Value:
-    """Read the value of a parameter; raises as :func:`parse`, as do the functions below."""
+    """Read the value of a parameter; raises as :func:`parse`, like the functions below."""
     return _part(text, _Parser.value)
 
 
@@ -66,22 +66,22 @@ def parse_name(text: str) -> str:
 
 
 def parse_source(text: str) -> Source:
-    """Read what a step can read."""
+    """Read a source of a step."""
     return _part(text, _Parser.reference)
 
 
 def parse_condition(text: str) -> Condition:
-    """Read what stands behind ``where``."""
+    """Read the condition behind ``where``."""
     return _part(text, _Parser.condition)
 
 
 def parse_merge(text: str) -> Merge:
-    """Read what stands behind ``with``."""
+    """Read the merge behind ``with``."""
     return _part(text, _Parser.merge)
 
 
 def _part(text: str, rule: Callable[[_Parser], T]) -> T:
-    """Read a text that is no more than one part of a formula."""
+    """Read a text that is exactly one part of a formula."""
     source = Text(text, "<value>")
 
     def read(parser: _Parser) -> T:
@@ -139,7 +139,7 @@ class _Parser(Reader):
         )
 
     def item(self, steps: list[Step | Repeat], comments: list[str]) -> None:
-        """Read a line, and add what it is to the steps, or to the comments of the next one."""
+        """Read a line into the steps, or into the comments of the next step."""
         if self.token.kind == COMMENT:
             comments.append(_words(self.advance()))
             self.line_end()
@@ -149,7 +149,7 @@ class _Parser(Reader):
             steps.append(self.repeat(above) if self.at_word("repeat") else self.step(above))
 
     def recover(self) -> None:
-        """Go to the next line."""
+        """Skip to the next line."""
         while self.token.kind not in (LINE, END):
             self.advance()
         self.skip(LINE)

@@ -1,4 +1,4 @@
-"""Formula to text: what :mod:`tileir_formula.text.parser` reads back as the same formula, with its comments."""
+"""Formula to text, which :mod:`tileir_formula.text.parser` reads back as an equal formula, with its comments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def to_text(formula: Formula) -> str:
 
 
 def node_text(node: Node) -> str:
-    """Return the text of any node, which a text of a formula has where the node stands."""
+    """Return the text of any node, as it stands in the text of a formula."""
     match node:
         case Formula():
             return to_text(node)
@@ -98,12 +98,12 @@ def step_text(step: Step) -> str:
 
 
 def merge_text(merge: Merge) -> str:
-    """Return what stands behind ``with``."""
+    """Return the merge behind ``with``."""
     return f"{merge.function}{_arguments(merge.arguments)} {source_text(merge.source)}"
 
 
 def condition_text(condition: Condition) -> str:
-    """Return what stands behind ``where``."""
+    """Return the condition behind ``where``."""
     negation = "not " if condition.negated else ""
     match condition:
         case Mask():
@@ -136,12 +136,12 @@ def value_text(value: Value) -> str:
 
 
 def number_text(number: float) -> str:
-    """Return a number with as few digits as tell it apart from its neighbours."""
+    """Return the shortest text that reads back as the number."""
     return repr(number)
 
 
 def _weight_text(weight: float) -> str:
-    """Return a weight, which is a float whether or not it is written with a fraction."""
+    """Return a weight, which is a float with or without a written fraction."""
     return repr(int(weight)) if weight.is_integer() and abs(weight) < WHOLE else repr(weight)
 
 

@@ -1,4 +1,4 @@
-"""Base of the parsers of formulas: tokens one after the other, names, numbers and colours."""
+"""Base of the parsers of formulas: a cursor over tokens that reads names, numbers and colours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tileir_formula.ir import Argument, Colour, Number, Value, Weights, Word
 from tileir_formula.text.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, Lexer
 
 PREVIOUS: Final = "previous"
-"""The source, inside of a repeated group, that is the result of its last round."""
+"""The source, inside a repeated group, that is the result of its last round."""
 
 WORDS: Final = frozenset(
     (
@@ -23,11 +23,11 @@ WORDS: Final = frozenset(
 """Words that cannot be names of steps, inputs and functions."""
 
 MOST_DIGITS: Final = 15
-"""A whole number of more characters is read as a float, as JSON readers do beyond what a double holds."""
+"""A whole number of more characters is read as a float, as JSON readers do beyond the range of doubles."""
 
 
 LARGEST: Final = 1e300
-"""Of numbers, in size."""
+"""The greatest absolute value of a number."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -40,7 +40,7 @@ class Reader(Cursor):
     closing: ClassVar[str] = "]"
 
     def wrong(self, token: Token, message: str, code: str = "TIL102") -> AbandonError:
-        """Report a token, and return what the caller raises, unless it reads on."""
+        """Report a token, and return an exception that the caller may raise or ignore."""
         return self.report_and_abandon(message, self.span_of(token), code)
 
     def expect(self, kind: str, what: str = "") -> Token:

@@ -1,4 +1,4 @@
-"""Check that a formula made from JSON or by hand holds nothing that no text can spell."""
+"""Check that text can express a formula that was made from JSON or by hand."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tileir_formula.ir import Colour, Formula, Near, Number, Region, Repeat, Ste
 from tileir_formula.text.reading import LARGEST, WORDS
 
 MAX_DEPTH: Final = 20
-"""How deep repeated groups may be nested."""
+"""The deepest nesting of repeated groups."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def faults_of(formula: Formula) -> Iterator[Diagnostic]:
-    """Yield what no text can spell; values of parameters are the business of these."""
+    """Yield the parts that text cannot express; values of parameters are checked by the parameters."""
     for name in formula.inputs:
         if not _is_name(name):
             yield Diagnostic("TIL211", _NO_NAME.format(name), formula.span)
@@ -76,7 +76,7 @@ def _of_comments(node: Formula | Step | Repeat, comments: tuple[str, ...]) -> It
 
 
 def fault_of_value(value: Value) -> str | None:
-    """Return why no text can spell a value; None where one can."""
+    """Return why text cannot express a value; None where it can."""
     match value:
         case Number(value=number):
             return None if abs(number) <= LARGEST else "is at most 1e300, and is a number"
