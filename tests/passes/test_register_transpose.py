@@ -97,6 +97,12 @@ def test_tiles_are_turned_by_shuffles_of_two_vectors() -> None:
     assert {len(node.operands) for node in shuffles} == {2}
 
 
+def test_blocks_are_no_larger_than_the_tensor() -> None:
+    program = permuted((0, 2, 1), (3, 16, 16), DType.F32, "T * B")
+    large = run((RegisterTranspose(rows=2**62, columns=2**62),), program)
+    assert large == run((RegisterTranspose(rows=16, columns=16),), program)
+
+
 def test_what_fills_no_tile_is_left_to_other_passes() -> None:
     program = permuted((2, 1, 0), (9, 2, 7), DType.F32, "T")
     turned = run((RegisterTranspose(vector_bytes=16),), program)

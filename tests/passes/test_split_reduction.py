@@ -34,6 +34,13 @@ def test_a_long_reduction_becomes_parts_and_their_sum() -> None:
     assert final.name == f"{kernel.name}_merge"
 
 
+def test_parts_of_an_axis_of_prime_size_are_not_sought_far_beyond_the_wanted_number() -> None:
+    types = {"X": TensorType(DType.F32, (2**61 - 1,))}
+    program = lower(infer(parse("function (X[N]) -> (S) { S[] = +(X[i]); }"), types))
+    partial, _ = run((SplitReduction(parts=64),), program).main.blocks
+    assert partial.indices[0].range == 64
+
+
 def test_the_parts_are_a_temporary_of_the_program() -> None:
     program = run((SplitReduction(parts=4, operations=1),), stripe_program("greatest of all"))
     (temporary,) = [r for r in program.entry.refinements if "tmp" in r.tags]

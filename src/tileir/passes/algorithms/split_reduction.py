@@ -15,7 +15,7 @@ from tileir.passes.algorithms.product_parts import LONG, is_product, is_whole, i
 from tileir.passes.analysis.accesses import address, constants, reads_neighbours, views_in_one_place
 from tileir.passes.analysis.pieces import is_copy
 from tileir.passes.base import at_least
-from tileir.passes.kernels import divisor_at_least, left
+from tileir.passes.kernels import divisor_near, left
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, chosen_by_data, product, refused, refusing, rule_out, with_values
@@ -110,9 +110,7 @@ class SplitReduction:
             return refused("TR623", indices=len(kernel.indices))
         enough = wanted if self.columns else -(-wanted // 4)  # prefer whole stretches of memory for threads
         index = max(free, key=lambda i: (min(i.range, enough), _reach(kernel, i.name)))
-        parts = divisor_at_least(index.range, wanted)
-        if parts > 4 * wanted:
-            parts = wanted
+        parts = divisor_near(index.range, wanted)
         if parts < 2:
             return refused("TR624", index=index.name, range=index.range, wanted=wanted)
         cut = {index.name} & constrained or written & constrained

@@ -24,7 +24,7 @@ from tileir.passes.kernels.merge import (
     with_joined_rows as with_joined_rows,
 )
 from tileir.passes.kernels.schedule import (
-    divisor_at_least as divisor_at_least,
+    divisor_near as divisor_near,
     is_scheduled as is_scheduled,
     power_of_two_below as power_of_two_below,
     vector_lanes as vector_lanes,

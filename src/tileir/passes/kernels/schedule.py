@@ -177,9 +177,9 @@ def with_places(nest: Nest, values: Mapping[str, Affine]) -> Nest:
     return attrs.evolve(nest, segments=tuple(segments))
 
 
-def divisor_at_least(value: int, least: int) -> int:
-    """Return the least divisor of ``value`` that is >= ``least``, or ``value`` itself if there is none."""
-    return next((d for d in range(max(1, least), value) if value % d == 0), value)
+def divisor_near(value: int, wanted: int) -> int:
+    """Return the smallest divisor of ``value`` in [wanted, 4 * wanted]; if there is none, the smaller argument."""
+    return next((d for d in range(wanted, min(value, 4 * wanted) + 1) if value % d == 0), min(value, wanted))
 
 
 def index(name: str, size: int, binding: stripe.Binding | None = None) -> stripe.Index:

@@ -77,7 +77,8 @@ class RegisterTranspose(Strategy):
         loops: list[tuple[str, str, str]] = []
         for name, wanted in zip(crossing, (self.rows, self.columns), strict=True):
             whole, block, tile, point = (names.fresh(f"{name}_{what}") for what in ("tiles", "block", "tile", "in"))
-            counts = [n for n in range(1, 2 * max(1, wanted // lanes) + 1) if ranges[name] // lanes % n == 0]
+            count = ranges[name] // lanes
+            counts = [n for n in range(1, min(count, 2 * max(1, wanted // lanes)) + 1) if count % n == 0]
             inside = min(counts, key=lambda n: (abs(n * lanes - wanted), n))
             yield Split(name, lanes, (whole, point), Tail.EVEN)
             yield Split(whole, inside, (block, tile), Tail.EVEN)
