@@ -280,6 +280,78 @@ def test_functions_run_on_opencl(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("function", "array"),
+    [
+        (np.squeeze, X[None, :, :1]),
+        (lambda x: x.squeeze() * len(x), X[:1]),
+        (np.nanmax, np.array([[np.nan, np.nan]], np.float32)),
+        (lambda x: np.nanmin(x, axis=1, keepdims=True), np.array([[np.nan, np.nan], [np.nan, 2]], np.float32)),
+        (np.nanmax, np.array([2**30 + 1, 3], np.int32)),
+        (np.nanargmin, np.array([2**30 + 1, 2**30], np.int32)),
+        (np.nanmin, np.array([True, False])),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:All-NaN")
+def test_sizes_of_one_and_rows_without_numbers(function: Callable[..., Any], array: Any) -> None:
+    found, wanted = np.asarray(tileir.evaluate(function, [array])), np.asarray(function(array))
+    np.testing.assert_array_equal(found, wanted, strict=wanted.dtype.kind != "i")
+
+
+def test_integers_beside_wide_floats_are_wide() -> None:
+    x, i = np.array([4.0, 1.3]), np.array([4, 7], np.int32)
+    np.testing.assert_allclose(tileir.evaluate(np.logaddexp2, [x, i]), np.logaddexp2(x, i), rtol=1e-15)
+
+
+@pytest.mark.parametrize("subscripts", ["a,b->b", "a,b,b->b"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_sums_of_one_factor_have_the_dtype_of_the_product(subscripts: str, dtype: Any) -> None:
+    large, small = np.full(100, 100, np.int8), np.array([1, 2], dtype)
+    factors = [large, small, small][: subscripts.count(",") + 1]
+    found = tileir.evaluate(lambda *tensors: np.einsum(subscripts, *tensors), factors)
+    np.testing.assert_array_equal(found, np.einsum(subscripts, *factors), strict=True)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 3), (3, 4), (1, 2)])
+def test_nothing_beyond_the_ends_is_convolved(mode: Any, sizes: tuple[int, int]) -> None:
+    a, v = np.array([np.inf, 2, 1.5, 3], np.float32)[: sizes[0]], np.array([1, np.nan, 2, 1], np.float32)[: sizes[1]]
+    found = tileir.evaluate(lambda a, v: (np.convolve(a, v, mode), np.correlate(v, a, mode)), [a, v])
+    np.testing.assert_array_equal(found[0], np.convolve(a, v, mode))
+    np.testing.assert_array_equal(found[1], np.correlate(v, a, mode))
+
+
+def test_means_of_some_integers_do_not_wrap() -> None:
+    x = np.full((2, 17), 60000, np.uint16)
+    means = tileir.evaluate(lambda x: (np.mean(x, where=x > 0), np.nanmean(x), np.nanvar(x, axis=0)), [x])
+    for found, wanted in zip(means, (60000, 60000, np.zeros(17)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    h = np.full(3000, 60, np.float16)
+    found = tileir.evaluate(lambda h: np.mean(h, where=h > 0), [h])
+    assert (found, found.dtype) == (60, np.float16)
+
+
+@pytest.mark.filterwarnings("ignore:Degrees of freedom", "ignore:invalid value", "ignore:divide by zero")
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+def test_variances_of_too_few_elements(size: int) -> None:
+    x = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
+    found = tileir.evaluate(lambda x: (np.var(x, 0, ddof=2), np.std(x.reshape(size, 2), 0, ddof=1)), [x])
+    np.testing.assert_allclose(found[0], np.var(x, 0, ddof=2))
+    np.testing.assert_allclose(found[1], np.std(x, 0, ddof=1))
+
+
+def test_integers_are_rounded_to_floats_by_rint_alone() -> None:
+    rounded, same = tileir.evaluate(lambda i: (np.rint(i), np.round(i)), [K])
+    assert (rounded.dtype.kind, same.dtype.kind) == ("f", "i")
+    np.testing.assert_array_equal(rounded, K)
+
+
+def test_borders_are_not_negative() -> None:
+    with pytest.raises(tileir.TileError, match="slice the tensor to cut some of it off") as raised:
+        tileir.evaluate(lambda x: np.pad(x, ((1, 0), (0, -1))), [X])
+    assert raised.value.diagnostics[0].code == "TIL217"
+
+
+@pytest.mark.parametrize(
     ("update", "wanted"),
     [
         (lambda x: x.at[0].set(7), lambda x: x.__setitem__(0, 7)),

@@ -90,7 +90,8 @@ def float_power(x: Operand, exponent: Operand) -> Tensor:
 @named("logaddexp2")
 def logaddexp2(x: Operand, y: Operand) -> Tensor:
     """Return log2(2^x + 2^y)."""
-    return ops.logaddexp(call("mul", x, math.log(2)), call("mul", y, math.log(2))) / math.log(2)
+    like = floating(call("add", x, y))  # an integer beside f64 has to become f64, too
+    return ops.logaddexp(*(call("as_like", each, like) * math.log(2) for each in (x, y))) / math.log(2)
 
 
 @named("cbrt")
@@ -310,7 +311,7 @@ entered(
         "spacing": lambda x: nextafter(x, ops.copysign(float("inf"), x)) - x,
         "reciprocal": ops.reciprocal,
         "remainder mod": ops.remainder,
-        "rint": ops.round,
+        "rint": lambda x: ops.round(floating(x)),
         "sin": ops.sin,
         "sinc": ops.sinc,
         "sinh": ops.sinh,

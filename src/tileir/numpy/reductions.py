@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import tileir.ops as ops
 from tileir.core import DType
 from tileir.numpy.dispatch import element_type, entered, named
-from tileir.numpy.elementwise import divide, known_dtype
-from tileir.ops.shared.foundation import axes_of, cast_to, floating, mistaken
+from tileir.numpy.elementwise import known_dtype
+from tileir.ops.shared.foundation import axes_of, cast_to, floating, mistaken, promoted, wide
 from tileir.tile.building.tensors import Operand, Tensor, call
 
 Axis: TypeAlias = "int | Sequence[int] | None"
@@ -102,10 +102,24 @@ def _standard_running(operation: Callable[..., Tensor], start: int) -> Any:
     return run
 
 
+def _is_exact(x: Tensor) -> bool:
+    kind = known_dtype(x)
+    return kind is not None and not kind.is_float
+
+
 def _without_nan(reduce: Callable[..., Tensor], fill: Operand) -> Any:
     def reduced(a: Tensor, axis: Axis = None, **options: Any) -> Tensor:
         """Reduce the elements that are not NaN."""
-        return reduce(ops.where(ops.isnan(a), fill, a), axis, **options)
+        return reduce(a if _is_exact(a) else ops.where(ops.isnan(a), fill, a), axis, **options)
+
+    return reduced
+
+
+def _extreme(reduce: Callable[..., Tensor], fill: Operand) -> Any:
+    def reduced(a: Tensor, axis: Axis = None, **options: Any) -> Tensor:
+        """Return the extreme of the elements that are not NaN, or NaN without any."""
+        found = _without_nan(reduce, fill)(a, axis, **options)
+        return found if _is_exact(a) else ops.where(ops.all(ops.isnan(a), axis, **options), float("nan"), found)
 
     return reduced
 
@@ -132,8 +146,10 @@ def mean(
     x = a if dtype is None else cast_to(a, element_type(dtype))
     if where is True:
         return ops.mean(x, axis, keepdims=keepdims)
-    count = ops.sum(ops.where(where, ops.ones_like(x), 0), axis, keepdims=keepdims)
-    return divide(ops.sum(ops.where(where, x, 0), axis, keepdims=keepdims), count - less)
+    values = wide(x)
+    count = ops.sum(ops.where(where, ops.ones_like(values), 0), axis, keepdims=keepdims)
+    total = ops.sum(ops.where(where, values, 0), axis, keepdims=keepdims)
+    return promoted(total / ops.maximum(count - less, 0), floating(x))
 
 
 @named("average")
@@ -256,8 +272,8 @@ entered(
         "std": _moment(ops.std),
         "nansum": _without_nan(ops.sum, 0),
         "nanprod": _without_nan(ops.prod, 1),
-        "nanmax": _without_nan(ops.max, float("-inf")),
-        "nanmin": _without_nan(ops.min, float("inf")),
+        "nanmax": _extreme(ops.max, float("-inf")),
+        "nanmin": _extreme(ops.min, float("inf")),
         "nanargmax": _without_nan(ops.argmax, float("-inf")),
         "nanargmin": _without_nan(ops.argmin, float("inf")),
         "nancumsum": _without_nan(_running(ops.cumsum), 0),

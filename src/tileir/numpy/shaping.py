@@ -221,6 +221,8 @@ def pad(x: Tensor, pad_width: Any, mode: str = "constant", *, constant_values: O
     if all(isinstance(each, int | Dim) for each in widths):
         widths = [tuple(widths) if len(widths) == 2 else (widths[0], widths[0])]
     pairs: list[Any] = [tuple(each) * (2 // len(each)) for each in (widths * x.rank if len(widths) == 1 else widths)]
+    if any(isinstance(width, int) and width < 0 for pair in pairs for width in pair):
+        raise mistaken("a border has no negative widths; slice the tensor to cut some of it off")
     return ops.pad(x, pairs, mode=mode, value=constant_values)
 
 
@@ -282,12 +284,11 @@ def correlate(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
     size = v.dims[0]
     if mode not in ("valid", "full", "same"):
         raise mistaken(f"mode is 'valid', 'same' or 'full', not {mode!r}")
-    before = {"valid": 0, "full": size - 1, "same": size / 2}[mode]
-    after = {"valid": 0, "full": size - 1, "same": (size - 1) / 2}[mode]
-    padded = ops.pad(a, [(before, after)])  # type: ignore[list-item]  # sizes
+    before: Any = {"valid": 0, "full": size - 1, "same": size / 2}[mode]
+    after: Any = {"valid": 0, "full": size - 1, "same": (size - 1) / 2}[mode]
+    count = a.dims[0] + before + after - size + 1
     i, k = (index_of(a, name) for name in "ik")
-    count = padded.dims[0] - size + 1
-    return aggregate(Aggregation.SUM, padded[i + k] * v[k], [i], [count])
+    return aggregate(Aggregation.SUM, a[i + k - before] * v[k], [i], [count])
 
 
 @named("sliding_window_view", tensors=1)

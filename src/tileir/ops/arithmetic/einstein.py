@@ -102,14 +102,14 @@ def _product(
 
 
 def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[Labelled]:
-    """Sum each tensor over the labels that no other one has, before products."""
+    """Sum each tensor over the labels that no other one has, before products, in the dtype of the product."""
     result: list[Labelled] = []
     for place, (tensor, labels) in enumerate(operands):
         others = [part for other, part in enumerate(operands) if other != place]
         kept = _kept([(tensor, labels)], others, output)
         whole = len(operands) == 1 or len(kept) == len(set(labels))
         own = _own_sizes(tensor, labels)
-        wide = [(call("widen", tensor), labels)]
+        wide = [(call("widen", promoted(tensor, *(each for each, _ in operands))), labels)]
         result.append(operands[place] if whole else (_product(wide, kept, own, set()), kept))
     return result
 

@@ -216,7 +216,7 @@ def _variance(x: Tensor, axes: Axes, correction: float, keepdims: bool) -> Tenso
     distance = x - _mean(x, axes, True)
     total = sum(distance * distance, axes, keepdims=keepdims)
     count = real(_count(x, axes))
-    return total / (count - correction if correction else count)  # type: ignore[operator, arg-type]  # sizes take floats here
+    return total / (call("max", count - correction, 0) if correction else count)  # type: ignore[operator, arg-type]  # sizes take floats here
 
 
 def _count(x: Tensor, axes: Axes) -> Size:

@@ -60,14 +60,14 @@ def flatten(x: Tensor, *, first: int = 0, last: int = -1) -> Tensor:
 
 
 def squeeze(x: Tensor, axes: Axes = None) -> Tensor:
-    """Return ``x`` without ``axes`` of size 1, by default all whose size is known to be 1 before compiling.
+    """Return ``x`` without ``axes`` of size 1, by default all whose size is known to be 1 in a program or for arrays.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL310, one has another size (at the latest when compiling).
 
     """
     dims = dims_of(x)
-    gone = [axis for axis, dim in enumerate(dims) if dim.value == 1] if axes is None else axes_of(x, axes)
+    gone = [axis for axis, dim in enumerate(dims) if dim.known_for_arrays() == 1] if axes is None else axes_of(x, axes)
     return call("reshape", x, *(dim for axis, dim in enumerate(dims) if axis not in gone))
 
 

@@ -169,9 +169,7 @@ class Dim(Placed):
         return self._seen(self.own_expr, _captured)
 
     def __hash__(self) -> int:
-        known: int | float | None = self.value
-        if known is None and self.recorder.means_numpy:
-            known = value_for_arrays(self.home, self.own_expr)
+        known = self.known_for_arrays() if self.recorder.means_numpy else self.value
         return hash(self.own_expr if known is None else known)
 
     def __repr__(self) -> str:
@@ -242,15 +240,17 @@ class Dim(Placed):
             return bool(self.known() == dim_of(self.recorder, other).known())
         return NotImplemented if not isinstance(other, Dim) else False
 
+    def known_for_arrays(self) -> int | float | None:
+        """Return the value of literals, or for the arrays that a function is traced for; None where nobody knows it."""
+        return value_for_arrays(self.home, self.own_expr) if self.value is None else self.value
+
     def known(self) -> Any:
         """Return the value: that of literals, or for the arrays that a Python function is traced for.
 
         Raises:
             TileError: TIL215, it is not known yet.
         """
-        if self.value is not None:
-            return self.value
-        found = value_for_arrays(self.home, self.own_expr)
+        found = self.known_for_arrays()
         if found is None:
             message = "a dimension is no Python integer and has no truth value or order: its size is known only when "
             raise mistake("TIL215", f"{message}the function is compiled")
