@@ -297,9 +297,28 @@ def test_sizes_of_one_and_rows_without_numbers(function: Callable[..., Any], arr
     np.testing.assert_array_equal(found, wanted, strict=wanted.dtype.kind != "i")
 
 
-def test_integers_beside_wide_floats_are_wide() -> None:
-    x, i = np.array([4.0, 1.3]), np.array([4, 7], np.int32)
-    np.testing.assert_allclose(tileir.evaluate(np.logaddexp2, [x, i]), np.logaddexp2(x, i), rtol=1e-15)
+@pytest.mark.parametrize(
+    "function", [np.logaddexp, np.logaddexp2, np.hypot, np.arctan2], ids=lambda each: each.__name__
+)
+def test_integers_beside_wide_floats_are_wide(function: Any) -> None:
+    x, i = np.array([0.9, 1.3]), np.array([1491068891, 7], np.int32)
+    np.testing.assert_allclose(tileir.evaluate(function, [x, i]), function(x, i), rtol=1e-15)
+    np.testing.assert_allclose(tileir.evaluate(function, [i, x]), function(i, x), rtol=1e-15)
+
+
+@pytest.mark.parametrize("number", [1, -1.5])
+@pytest.mark.parametrize(
+    "function",
+    [np.fmin, np.fmax, np.heaviside, np.divide, np.float_power, np.logaddexp2],
+    ids=lambda each: each.__name__,
+)
+def test_numbers_stand_on_either_side(function: Any, number: float) -> None:
+    x = np.array([np.nan, 2, -3, 0.5], np.float32)
+    found = tileir.evaluate(lambda x: (function(number, x), function(x, number), -1 / (x > 1)), [x])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found[0], function(number, x), rtol=1e-6)
+        np.testing.assert_allclose(found[1], function(x, number), rtol=1e-6)
+        np.testing.assert_allclose(found[2], -1 / (x > 1))
 
 
 @pytest.mark.parametrize("subscripts", ["a,b->b", "a,b,b->b"])

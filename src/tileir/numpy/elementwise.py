@@ -42,7 +42,7 @@ def divide(x: Operand, y: Operand) -> Tensor:
     kinds = [known_dtype(each) for each in (x, y)]
     if any(kind is not None and kind.is_float for kind in kinds) or any(isinstance(each, float) for each in (x, y)):
         return quotient(x, y)
-    return quotient(floating(x), floating(y) if isinstance(y, Tensor) else y)
+    return quotient(*(floating(each) if isinstance(each, Tensor) else each for each in (x, y)))
 
 
 @named("power", "pow")
@@ -84,7 +84,9 @@ def _integer_power(x: Operand, exponent: Tensor, kind: DType) -> Tensor:
 @named("float_power")
 def float_power(x: Operand, exponent: Operand) -> Tensor:
     """Return powers in f64."""
-    return call("pow", cast_to(x, DType.F64), exponent)
+    return call(
+        "pow", *(cast_to(each, DType.F64) if isinstance(each, Tensor) else float(each) for each in (x, exponent))
+    )
 
 
 @named("logaddexp2")
@@ -231,7 +233,9 @@ def _of_numbers(operation: Callable[[Operand, Operand], Tensor]) -> Callable[[Op
     """Return an operation of two values whose result is the other operand if one is NaN."""
 
     def either(x: Operand, y: Operand) -> Tensor:
-        return ops.where(ops.not_equal(x, x), y, ops.where(ops.not_equal(y, y), x, operation(x, y)))
+        if not isinstance(x, Tensor):
+            x, y = y, x
+        return ops.where(x != x, y, ops.where(y != y, x, operation(x, y)))
 
     return either
 
@@ -286,7 +290,7 @@ entered(
         "expm1": ops.expm1,
         "floor_divide": ops.floor_divide,
         "fmod": ops.fmod,
-        "heaviside": lambda x, value: ops.heaviside(floating(x), value),
+        "heaviside": lambda x, value: ops.heaviside(call("as_like", x, floating(call("add", x, value))), value),
         "hypot": ops.hypot,
         "isfinite": ops.isfinite,
         "isinf": ops.isinf,

@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from tileir.core import Aggregation, DType, TileError, dtype_meant
 from tileir.tile.building.contractions import Combined
+from tileir.tile.building.dtypes import dtype_of as known_dtype
 from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.results import contraction
@@ -375,9 +376,13 @@ def rounded_once(operation: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
 
     @functools.wraps(operation)
     def rounded(*args: _P.args, **kwargs: _P.kwargs) -> Tensor:
-        named = {name: _wider(each) for name, each in kwargs.items()}
-        result = operation(*map(_wider, args), **named)  # type: ignore[arg-type]  # of the same kinds
-        return narrowed(result, *args, *kwargs.values())
+        given = (*args, *kwargs.values())
+        tensors = [each for each in given if isinstance(each, Tensor)]
+        wider = iter(wide_together(*tensors) if _is_mixed(tensors) else map(wide, tensors))
+        values = [next(wider) if isinstance(each, Tensor) else each for each in given]
+        named = dict(zip(kwargs, values[len(args) :], strict=True))
+        result = operation(*values[: len(args)], **named)  # type: ignore[arg-type]  # of the same kinds
+        return narrowed(result, *given)
 
     return rounded
 
@@ -395,5 +400,7 @@ def promoted(value: Tensor, *operands: object) -> Tensor:
     return call("as_like", value, functools.reduce(operator.mul, kinds))
 
 
-def _wider(argument: object) -> object:
-    return wide(argument) if isinstance(argument, Tensor) else argument
+def _is_mixed(tensors: Sequence[Tensor]) -> bool:
+    """Return whether an integer, which has no width as a float, is beside a tensor of another dtype."""
+    kinds = {known_dtype(each.recorder, each.reference) for each in tensors}
+    return len(kinds) > 1 and any(kind is not None and not kind.is_float for kind in kinds)
