@@ -306,6 +306,11 @@ def test_integers_beside_wide_floats_are_wide(function: Any) -> None:
     np.testing.assert_allclose(tileir.evaluate(function, [i, x]), function(i, x), rtol=1e-15)
 
 
+def test_quotients_of_integers_keep_their_digits() -> None:
+    i, j = np.array([1019363975]), np.array([1019363974], np.uint32)
+    np.testing.assert_allclose(tileir.evaluate(np.divide, [i, j]), i / j, rtol=1e-15)
+
+
 @pytest.mark.parametrize("number", [1, -1.5])
 @pytest.mark.parametrize(
     "function",

@@ -14,7 +14,7 @@ import numpy as np
 import tileir.ops as ops
 from tileir.core import DType
 from tileir.numpy.dispatch import OPERATORS, REFUSED, element_type, entered, named
-from tileir.ops.shared.foundation import cast_to, floating, mistaken, promoted, tensor_of, wide
+from tileir.ops.shared.foundation import cast_to, floating, mistaken, promoted, tensor_of, wide, wide_together
 from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.tensors import Operand, Tensor, call, constant_of, divided as quotient
 
@@ -42,6 +42,8 @@ def divide(x: Operand, y: Operand) -> Tensor:
     kinds = [known_dtype(each) for each in (x, y)]
     if any(kind is not None and kind.is_float for kind in kinds) or any(isinstance(each, float) for each in (x, y)):
         return quotient(x, y)
+    if isinstance(x, Tensor) and isinstance(y, Tensor) and kinds[0] is not kinds[1]:
+        return quotient(*wide_together(x, y))
     return quotient(*(floating(each) if isinstance(each, Tensor) else each for each in (x, y)))
 
 
