@@ -278,3 +278,16 @@ def test_files_of_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
 def test_line_ends_of_other_systems_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.tile").write_bytes(b"// tileir 0.1\r\nfunction (A) -> (B) {\r\n  B = A; // same\r\n}\r\n")
     assert tileir.parse(tmp_path / "x.tile") == tileir.parse("function (A) -> (B) { B = A; }")
+
+
+def test_a_mark_of_the_byte_order_begins_no_text(tmp_path: Path) -> None:
+    text = "function (A) -> (B) { B = A; }"
+    marked = b"\xef\xbb\xbf" + text.encode()
+    (tmp_path / "x.tile").write_bytes(marked)
+    assert tileir.parse(tmp_path / "x.tile") == tileir.parse(marked) == tileir.parse(text)
+    (tmp_path / "target.json").write_bytes(b'\xef\xbb\xbf{"name": "slow", "passes": []}')
+    executable = tileir.compile(text, ["f32[3]"], target=str(tmp_path / "target.json"))
+    np.testing.assert_array_equal(executable(np.ones(3, np.float32)), np.ones(3))
+    (tmp_path / "named.tile").write_bytes(b"\xef\xbb\xbffunction same(A) -> (B) { B = A; }")
+    (tmp_path / "y.tile").write_text('import same from "named.tile"; function (A) -> (B) { B = same(A); }')
+    np.testing.assert_array_equal(tileir.evaluate(tmp_path / "y.tile", [np.ones(3, np.float32)]), np.ones(3))

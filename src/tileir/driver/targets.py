@@ -92,7 +92,7 @@ def target_file(path: str) -> TargetFile:
     try:
         if not file.is_file() and path in all_names_of_targets():
             return target_called(path)
-        return loaded(file.read_text(encoding="utf-8"), path)
+        return loaded(file.read_text(encoding="utf-8-sig"), path)
     except FileNotFoundError:
         hint = nearest_or_wheel(path, all_names_of_targets())
         raise fail("TIL547", f"there is neither a target nor a file {path[:200]!r}{hint}") from None

@@ -169,7 +169,7 @@ def read(file: Path) -> str | bytes:
     try:
         with file.open("rb") as opened:
             content = opened.read()
-        return content if is_bundle(content) else content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        return content if is_bundle(content) else content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise fail("TIL901", f"cannot read {file}: {error}") from None
 
@@ -214,7 +214,7 @@ def decoded(data: bytes) -> str:
         TileError: TIL601, it is neither.
     """
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise fail("TIL601", f"this is no text in UTF-8: {error}") from None
 

@@ -92,7 +92,7 @@ class Folder:
                 raise fail("TIL230", f"{name} is a link out of the folder, from which nothing is read", span)
             if not place.is_file():
                 raise fail("TIL230", f"there is no file {name}", span)
-            text = place.read_text(encoding="utf-8")
+            text = place.read_text(encoding="utf-8-sig")
         except (OSError, ValueError) as error:
             raise fail("TIL230", f"cannot read {name}: {error}", span) from None
         key = str(place.resolve() if isinstance(place, Path) else place)
