@@ -16,7 +16,7 @@ MAX_NESTED_WORKS: Final = 32
 
 
 def every(works: Iterable[Work]) -> Iterator[Work]:
-    """Yield works and all nested ones, in the order of the text; nesting is bounded, so recursion is."""
+    """Yield works at all depths, in the order of the text; nesting is bounded, so recursion is."""
     for work in works:
         yield work
         for body in schema.bodies(work):

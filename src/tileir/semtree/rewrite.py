@@ -28,7 +28,7 @@ def with_children(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield the expression and all nested ones, parents first, operands from left to right."""
+    """Yield the expression and all nested expressions, parents first, operands from left to right."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -79,7 +79,7 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
 
 
 def statements(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
-    """Yield all statements, nested ones after their parents, in the order of the text."""
+    """Yield all statements, nested statements after their parents, in the order of the text."""
     stack = [iter(stmts)]
     while stack:
         for stmt in stack[-1]:
@@ -107,7 +107,7 @@ def distinct_nodes(kernel: KernelFunction) -> Iterator[Expr]:
 
 
 def map_stmts(function: Callable[[Expr], Expr], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Apply ``function`` to each whole expression that the statements, including nested ones, evaluate.
+    """Apply ``function`` to each whole expression that the statements, at any depth, evaluate.
 
     ``function`` also gets expressions that are only written or named, and must return elements, or an lvalue, for them.
     """
@@ -124,7 +124,7 @@ def map_bodies(function: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]], stmt: S
 
 
 def rewrite_stmts(function: Callable[[Stmt], tuple[Stmt, ...]], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Replace every statement by none or more, nested ones before their parents."""
+    """Replace every statement by none or more, nested statements before their parents."""
 
     def visit(stmt: Stmt) -> tuple[Stmt, ...]:
         return function(map_bodies(lambda body: rewrite_stmts(function, body), stmt))

@@ -38,7 +38,7 @@ class Lifetime:
 
     @property
     def last(self) -> tuple[float, ...]:
-        """Last use: to the end of that statement, including nested ones."""
+        """Last use: to the end of that statement, including nested statements."""
         return (*self.path, self.users[-1] if self.users else -1, math.inf)
 
 

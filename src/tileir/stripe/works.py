@@ -228,7 +228,7 @@ def _find_local(
     candidates: frozenset[str],
     found: dict[int, frozenset[str]],
 ) -> None:
-    """Find, among temporaries used only by ``works``, those used only by one loop in these or nested ones."""
+    """Find, among temporaries used only by ``works``, those used only by one loop, at any depth."""
     used = [uses_of(kernels, (work,)).names for work in works]
     times: dict[str, int] = {}
     for names in used:

@@ -145,7 +145,7 @@ class _Sum:
     def is_coarse(self) -> bool:
         """True if blocks should be long: it contracts, or its accumulators are in a cache.
 
-        Any number of accumulators per loop counts: the number of adjacent ones may depend on the threads.
+        Any number of accumulators per loop counts: the number of adjacent accumulators may depend on the threads.
         """
         in_loop = any(index.binding is None and index.range > 1 for index in self.indices)
         return self.contracts or in_loop or self.view.shape.elements * self.view.shape.dtype.itemsize > _REGISTER_BYTES

@@ -388,7 +388,7 @@ class _Cutting:
     def _reading(
         self, views: Iterable[stripe.Refinement], rows: Rows, own: tuple[stripe.Index, ...]
     ) -> tuple[stripe.Refinement, ...]:
-        """Return views of the values of each part in place of views of the shared ones."""
+        """Return views of the values of each part in place of views of shared values."""
 
         def one(view: stripe.Refinement) -> stripe.Refinement:
             found = self.each.get(view.source)

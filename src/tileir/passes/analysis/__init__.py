@@ -1,4 +1,4 @@
-"""Analyses of blocks, shared by passes; nothing here rewrites. The package re-exports the common ones."""
+"""Analyses of blocks, shared by passes; nothing here rewrites. The package re-exports common functions."""
 
 from tileir.passes.analysis.accesses import (
     address as address,

@@ -217,7 +217,7 @@ def _is_busy(options: Options, asked: Asked, plan: Attending) -> bool:
 def _is_even(options: Options, asked: Asked, plan: Attending) -> bool:
     """Return whether alternating teams of groups seldom lack queries with visible keys.
 
-    Under a triangle, the first rows of a tile see fewer keys than the last ones. Other masks need registers that three
+    Under a triangle, the first rows of a tile see fewer keys than the last rows. Other masks need registers that three
     teams do not have.
     """
     before, after = asked.band

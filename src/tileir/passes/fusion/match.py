@@ -26,7 +26,7 @@ from tileir.stripe.ir import Direction, Index, Refinement
 class Correspondence:
     """One box of new indices, and the old indices of two boxes as affines of them.
 
-    The new box enumerates both old ones, each point once, so that two given addresses agree at every point.
+    The new box enumerates both old boxes, each point once, so that two given addresses agree at every point.
     ``first`` and ``second`` omit unchanged indices.
     """
 

@@ -64,7 +64,7 @@ class Unknown:
 Element: TypeAlias = Number | Coordinate | Call | Reduced | Sum | Unknown
 
 _MOST: Final = 64
-"""Maximum number of elements expanded for one expression; larger ones are no rows of scores."""
+"""Maximum number of elements expanded for one expression; larger expressions are no rows of scores."""
 
 
 @attrs.define(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Scan that joins each block with earlier ones where that is legal and pays, with an index of last writers.
+"""Scan that joins each block with earlier blocks where that is legal and pays, with an index of last writers.
 
 The module also chooses the indices to share between kernels over the same rows.
 """
@@ -275,7 +275,7 @@ class FusionScan:
                 yield number, block, None if number in self._joining else why
 
     def _visit(self, number: int, block: Block, needs: set[int]) -> None:
-        """Add a block, and join it with earlier ones where that is legal and pays."""
+        """Add a block, and join it with earlier blocks where that is legal and pays."""
         group = FusionGroup.of(number, block, self._roots)
         group.needs = needs
         group.is_known = self._is_known(group)

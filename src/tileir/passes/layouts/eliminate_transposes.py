@@ -210,7 +210,7 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
 
 
 def _grown(found: dict[str, set[int]], view: Refinement, slides: Collection[str]) -> list[str]:
-    """Add the axes along which window indices move a view; return the name of its tensor if there are new ones."""
+    """Add the axes along which window indices move a view; return the name of its tensor if any are new."""
     axes = found.setdefault(view.source, set())
     known = len(axes)
     axes.update(n for n, place in enumerate(view.access) if not {*place.indices}.isdisjoint(slides))

@@ -272,7 +272,7 @@ def _with_single_axes(block: Block, dense: Mapping[str, int]) -> Block:
 
 
 def _are_digits(affine: Affine, ranges: Mapping[str, int]) -> bool:
-    """Return whether index strides form a mixed-radix number: each exceeds the reach of all smaller ones."""
+    """Return whether index strides form a mixed-radix number: each exceeds the reach of all smaller strides."""
     reach = 0
     for step, count in sorted((int(c), ranges[name]) for name, c in affine.terms):
         if step <= reach:

@@ -15,8 +15,8 @@ from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement
 class WriteThrough:
     """Eliminate concatenation copies: let producers write to their part of the result.
 
-    A concatenation of many tensors, which is a tree of binary ones, then copies each element at most once, and a
-    network whose layers append channels to earlier ones keeps a single tensor. Several kernels must access the
+    A concatenation of many tensors, which is a tree of binary concatenations, then copies each element at most once,
+    and a network whose layers add channels to earlier channels keeps a single tensor. Several kernels must access the
     temporary, since fusion handles a single one. The copy must take the whole temporary, untransposed, into an output
     or another temporary. No later statement may access the temporary, and none in between the target. In the program of
     two kernels and a copy::

@@ -64,7 +64,7 @@ def assigns(stmt: Stmt) -> tuple[str, ...]:
 
 
 def assigned_variables(stmts: Iterable[Stmt]) -> frozenset[str]:
-    """Return the variables that statements, including nested ones, set after their introduction."""
+    """Return the variables that statements, at any depth, set after their introduction."""
     return frozenset([name for stmt in statements(stmts) for name in assigns(stmt)])
 
 

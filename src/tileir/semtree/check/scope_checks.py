@@ -111,7 +111,7 @@ def check_assignments(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def check_loops(survey: Survey) -> Iterator[Diagnostic]:
-    """Loops count scalar integers forwards, and unrolled ones have constant bounds."""
+    """Loops count scalar integers forwards, and unrolled loops have constant bounds."""
     for stmt in survey.statements:
         if not isinstance(stmt, For):
             continue

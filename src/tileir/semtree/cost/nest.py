@@ -174,7 +174,7 @@ def _axes(
 
 
 def outside_offsets(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and all nested ones except offsets of elements."""
+    """Yield an expression and all nested expressions, without offsets of elements."""
     stack = [expr]
     while stack:
         node = stack.pop()

@@ -120,7 +120,7 @@ class Counter:
         return cls(kernel, nest, machine, {each.name: each.region for each in arrays}, addressing(kernel))
 
     def work(self, stmt: Stmt) -> Iterator[Work]:
-        """Yield the operations of a statement, without nested ones."""
+        """Yield the operations of a statement, without nested statements."""
         if isinstance(stmt, MatrixMultiply):
             yield self._product(stmt)
             return

@@ -112,7 +112,7 @@ def copying(expressions: ExpressionCompiler, stmt: AsyncCopy) -> Action:
 
 
 def waiting(pending: int) -> Action:
-    """Return the closure that completes all groups of copies except the last ``pending`` ones."""
+    """Return the closure that completes all groups of copies except the last ``pending`` groups."""
 
     def wait(frame: Frame) -> None:
         groups = frame[COPIES]

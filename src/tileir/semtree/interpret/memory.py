@@ -13,7 +13,7 @@ from tileir.semtree.interpret.orders import Clock, Known, Order, Touched
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array
-"""The elements of an access: one, contiguous ones, or those of a vector of offsets."""
+"""The elements of an access: a single one, a contiguous run, or those of a vector of offsets."""
 
 Changed: TypeAlias = Callable[[], Array | bool]
 """Function that returns which elements a write changes. It is called only after another access to some of them."""
@@ -392,7 +392,7 @@ class _Watch:
         self.copies = True
 
     def unreceived(self, place: Place, received: Mapping[int, int]) -> int | None:
-        """Return an element last written by a copy for a message beyond the first ``received`` ones."""
+        """Return an element last written by a copy for a message after the first ``received`` messages."""
         if not self.copies:
             return None
         writer = np.atleast_1d(self.writer[place])

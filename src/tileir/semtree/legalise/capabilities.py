@@ -26,7 +26,7 @@ class Support(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Capabilities:
-    """The operations of a back end; missing ones are expressed by others, or refused.
+    """The operations of a back end; missing operations are expressed by others, or refused.
 
     Every back end has constants, variables, array elements, selections (``COND``) of all dtypes, broadcasts, ramps and
     shuffles of the lanes that it accepts, and :class:`tileir.semtree.ir.Bitcast` between types of one width. Floats of

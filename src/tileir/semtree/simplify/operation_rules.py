@@ -153,7 +153,7 @@ def idempotence(expr: Expr) -> Expr | None:
 
 @law("x & 0 = 0, x | 0 = x, x ^ 0 = x, x << 0 = x; x & ~0 = x, x | ~0 = ~0")
 def neutral_bits(expr: Expr) -> Expr | None:
-    """Simplify bit operations with all zeros or all ones."""
+    """Simplify bit operations with a constant of equal bits."""
     match expr:
         case Apply(op=Op.BIT_OR | Op.BIT_XOR | Op.BIT_LEFT | Op.BIT_RIGHT, args=(left, right)) if _is(right, 0):
             return left

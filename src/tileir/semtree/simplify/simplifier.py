@@ -153,7 +153,7 @@ def _flatten(kernel: KernelFunction) -> KernelFunction:
 
 
 def _may_go(stmt: For | If) -> bool:
-    """Return whether a loop or condition may be dropped or opened, independently of enclosing ones."""
+    """Return whether a loop or condition may be dropped or opened, independently of enclosing statements."""
     if isinstance(stmt, If):
         return not stmt.then or isinstance(stmt.condition, Const)
     values = trip_values(stmt)
@@ -162,7 +162,7 @@ def _may_go(stmt: For | If) -> bool:
 
 @attrs.define(eq=False, repr=False)
 class _Flattener:
-    """Splicer of bodies; names that are introduced more than once get fresh ones."""
+    """Splicer of bodies; names that are introduced more than once are replaced by fresh names."""
 
     unique: _Names
     scope: NameScope

@@ -43,7 +43,7 @@ _Key: TypeAlias = tuple[str, "Expr", int, Type]
 
 
 def interleave(kernel: KernelFunction) -> KernelFunction:
-    """Return the kernel with interleaved vectors read and written as whole ones; itself if there are none."""
+    """Return the kernel with accesses by whole vectors in place of interleaved vectors; itself if there are none."""
     shared = frozenset(param.name for param in kernel.params if not param.no_alias)
     body = _Bodies(NameScope.of(kernel_names(kernel)), shared).rewritten(kernel.body)
     return with_body(kernel, body)

@@ -44,7 +44,7 @@ _SHARED: Final = 16
 """Loop length beyond which a longer loop is no better to share among threads."""
 
 _MEET_ONCE: Final = 16
-"""Largest group whose threads synchronise only after merging partial results; larger ones do before it, too."""
+"""Largest group whose threads synchronise only after merging partial results; larger groups do before it, too."""
 
 
 @attrs.frozen
@@ -327,7 +327,7 @@ class _Walk:
 
 
 def _loop(segment: Segment) -> stripe.Index:
-    """Return the index of a segment that threads share: among long ones, that with most contiguous uses."""
+    """Return the index of a segment that threads share: among long loops, that with most contiguous uses."""
     near = {i.name: sum(u.stride(i.name) in (0, 1) for u in segment.uses) for i in segment.loops}
     return max(segment.loops, key=lambda i: (min(i.range, _SHARED), near[i.name], i.range))
 

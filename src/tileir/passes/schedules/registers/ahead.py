@@ -134,7 +134,7 @@ class Tile:
     def _lines(self, use: Use) -> tuple[int, ...]:
         """Return an element of each cache line of a step, the last one first; none if they are strided.
 
-        A tile begins in the line in which the previous one ends, so that the last elements are the new ones.
+        A tile begins in the line in which the previous one ends, so that only the last elements are new.
         """
         size, reach = use.dtype.itemsize, 0
         for stride, count in sorted((use.stride(i.name) * size, i.range) for i in self.inside):

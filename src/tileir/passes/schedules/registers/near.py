@@ -31,7 +31,7 @@ class Pieces:
     """Division of rows into pieces.
 
     Attributes:
-        indices: The split indices; outer ones are split to single values.
+        indices: The split indices; outer indices are split to single values.
         count: Number of pieces.
         panels: The outer indices that number panels, all of which traverse a piece.
     """

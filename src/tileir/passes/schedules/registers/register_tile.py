@@ -229,7 +229,7 @@ def _replaced(segment: Segment, index: stripe.Index, loop: stripe.Index, value: 
 
 
 def _factors(nest: Nest, segment: Segment, vector: str) -> tuple[Use, Use] | None:
-    """Return the two factors of a segment: the one that is constant along the lanes, and the one that moves."""
+    """Return the two factors of a segment, first the factor that is constant along the lanes."""
     factors = factors_of_product(segment.statements, segment.uses)
     if factors is None or len(sch.reads_of(nest, segment)) != 2:
         return None

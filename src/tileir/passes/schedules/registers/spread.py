@@ -146,7 +146,7 @@ class Spread:
     def _is_long(self, segment: Segment, memories: frozenset[str]) -> bool:
         """Return whether results are long to compute, from sums and operands that are contiguous or shared along lanes.
 
-        Whole vectors of these take as long as the squares' shorter ones, or single elements.
+        Whole vectors of these take as long as the squares' shorter vectors, or single elements.
         """
         if not self.columns.lanes or sch.indirect_names(segment):
             return False

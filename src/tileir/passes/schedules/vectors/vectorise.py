@@ -174,7 +174,7 @@ class Vectorise(Strategy):
     def _grid(
         self, nest: Nest, others: Sequence[stripe.Index], row: int, names: NameScope
     ) -> tuple[list[Rearrangement], list[str], list[str]]:
-        """Return the outer loops that are axes of the grid, the other ones, and a step that binds them.
+        """Return the outer loops that are axes of the grid, the other loops, and a step that binds the axes.
 
         A group that would have one short row gets several, unless other kernels write more between the rows: these are
         joined with it, a row for each group.

@@ -171,7 +171,7 @@ class VectoriseReduction(Strategy):
 
 
 _LEAST_STEPS: Final = 8
-"""Minimum steps of a row; shorter ones are fully unrolled, with shared elements always in registers."""
+"""Minimum steps of a row; shorter rows are fully unrolled, with shared elements always in registers."""
 
 _MOST_APART: Final = 4
 """Maximum distance of lanes, in elements, for loading whole vectors and shuffling them."""

@@ -62,7 +62,7 @@ def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
 
 
 def with_windows_apart(nest: Nest) -> Nest:
-    """Return a nest with the joint loop over a window and what is within it split in two.
+    """Return a nest with the joint loop over a window and the elements within it split in two.
 
     If a window is always inside its tensor, its part of a row is contiguous, and one loop goes over it. A box has an
     axis for window places and one for the elements within, if whole steps go along the latter.

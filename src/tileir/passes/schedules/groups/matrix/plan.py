@@ -304,7 +304,7 @@ def wastes(loop: stripe.Index, depth: int) -> bool:
 def deepest(loops: Iterable[stripe.Index], reads: Collection[Use], constrained: Collection[str]) -> stripe.Index:
     """Return the index of the sum along which steps go: the longest, as the rest of a step is past its end.
 
-    Indices with wide copies count double, and of long ones unconstrained ones are best, then those with wide copies:
+    Indices with wide copies count double; of long indices, unconstrained indices are best, then those with wide copies:
     along
     others elements are copied one by one.
     """
