@@ -4,8 +4,7 @@ from tileir.driver.distribution.arrays import DistributedArray, array, from_part
 from tileir.driver.distribution.checkpoints import Checkpoint, load, save, saved
 from tileir.driver.distribution.partitioning import repeated
 from tileir.driver.distribution.stepping import DistributedStepper
-from tileir.typed.sharding.mesh import Mesh, Sharding
-from tileir.typed.sharding.splits import Split
+from tileir.typed.sharding.mesh import Mesh, Sharding, Split
 
 __all__ = [
     "Checkpoint",

@@ -13,7 +13,7 @@ from strategies.formulas import FUNCTIONS, SOBEL
 from tileir.core.errors import TileError
 from tileir.core.json.codec import content_hash, from_json, to_json
 from tileir_formula.definitions.catalogue import own_functions
-from tileir_formula.definitions.function_checks import faults_of as faults_of_function
+from tileir_formula.definitions.function_file import faults_of as faults_of_function
 from tileir_formula.definitions.functions import Derived, Function
 from tileir_formula.definitions.parameters import NumberParameter
 from tileir_formula.editing.control_tree import controls_of

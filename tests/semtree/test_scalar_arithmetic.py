@@ -22,7 +22,7 @@ from tileir.semtree.interpret.scalar_arithmetic import (
     wrap,
 )
 from tileir.semtree.ir import Type
-from tileir_testing.checking.numbers import EXACT
+from tileir_testing.checking.check import EXACT
 
 if TYPE_CHECKING:
     from tileir.semtree.interpret.scalar_arithmetic import Value

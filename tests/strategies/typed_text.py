@@ -14,7 +14,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed import ir
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
+from tileir.typed.ir import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
 
 WORDS: Final = (
     "function", "number", "pid", "cast", "scan", "default", "finite", "no_defract", "combine", "descending", "from",

@@ -16,8 +16,7 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType
-from tileir.typed.simplify.distribution import distributed
-from tileir.typed.simplify.infinities import never_infinite
+from tileir.typed.simplify.distribution import distributed, never_infinite
 from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:

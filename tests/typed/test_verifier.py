@@ -19,6 +19,8 @@ from tileir.typed.ir import (
     Elementwise,
     Function,
     Gather,
+    NumberArithmetic,
+    NumberLiteral,
     Operation,
     Override,
     Recall,
@@ -28,7 +30,6 @@ from tileir.typed.ir import (
     Upstream,
     Value,
 )
-from tileir.typed.number_steps import NumberArithmetic, NumberLiteral
 from tileir.typed.verifier import check_function, verify
 
 A = Value("A", DType.F32, (2, 3))

@@ -12,8 +12,7 @@ from tileir.core import ArgumentError, Diagnostic, DType, Op, TileError, reached
 from tileir.core.numbers.arithmetic import constant, fits, rounded
 from tileir.typed.inference.elementwise import folded
 from tileir.typed.inference.values import Known
-from tileir.typed.ir import Function, Value
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
+from tileir.typed.ir import Function, NumberArithmetic, NumberCast, NumberLiteral, NumberStep, Value, step_inputs
 
 
 def takes_numbers(function: Function) -> bool:

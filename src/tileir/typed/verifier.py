@@ -35,6 +35,7 @@ from tileir.typed.ir import (
     Function,
     Gather,
     Marker,
+    NumberArithmetic,
     Operation,
     Override,
     Reduce,
@@ -48,8 +49,8 @@ from tileir.typed.ir import (
     Value,
     counting,
     operands,
+    step_inputs,
 )
-from tileir.typed.number_steps import NumberArithmetic, step_inputs
 from tileir.typed.reductions import rule_of
 from tileir.typed.templates import free_upstreams
 

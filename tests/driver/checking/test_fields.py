@@ -9,7 +9,7 @@ from tileir.core.dtype import DType
 from tileir.core.numbers import arithmetic
 from tileir.core.ops import Aggregation, Op
 from tileir_testing.checking import fields
-from tileir_testing.checking.numbers import EXACT, Array, differing, shown
+from tileir_testing.checking.check import EXACT, Array, differing, shown
 
 F32 = DType.F32
 

@@ -29,7 +29,7 @@ from tileir.typed.ir import Collective, TensorType
 from tileir.typed.sharding.borders import Bordered, bordered_steps
 from tileir.typed.sharding.interpreter import interpret_parts, scattered
 from tileir.typed.sharding.local import local_steps
-from tileir.typed.sharding.splits import CollectiveKind, Split
+from tileir.typed.sharding.mesh import CollectiveKind, Split
 
 QUICK = tileir.Options(quick=True)
 

@@ -20,11 +20,10 @@ from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Argsort, Function, Gather, Scatter
 from tileir.typed.sharding.interpreter import interpret_partitioned
 from tileir.typed.sharding.local import Rounds, local_steps
-from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.mesh import Mesh, Sharding, Split
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.prices import ANY_MODEL
-from tileir.typed.sharding.splits import Split
 from tileir.typed.sharding.verifier import verify
 from tileir.typed.simplify.simplifier import simplify
 

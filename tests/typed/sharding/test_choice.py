@@ -28,7 +28,7 @@ from tileir.typed.simplify.simplifier import simplify
 
 if TYPE_CHECKING:
     from tileir.typed.ir import Function
-    from tileir.typed.sharding.splits import Layout
+    from tileir.typed.sharding.mesh import Layout
 
 TWO = Mesh({"x": 2})
 

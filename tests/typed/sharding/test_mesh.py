@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tileir.core import ArgumentError
-from tileir.typed.sharding.mesh import Mesh, Sharding
-from tileir.typed.sharding.splits import balanced
+from tileir.typed.sharding.mesh import Mesh, Sharding, balanced
 
 
 def test_ranks_run_along_the_last_axis_first() -> None:

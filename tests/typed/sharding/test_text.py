@@ -18,8 +18,8 @@ from tileir.core import ParseError, TileError, from_json, to_json
 from tileir.tile.text.parser import parse as parse_tile
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+from tileir.typed.sharding.mesh import CollectiveKind
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.splits import CollectiveKind
 from tileir.typed.sharding.text import parse, to_text
 from tileir.typed.sharding.verifier import verify
 

@@ -21,8 +21,7 @@ from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.transports import Threads, agree
 from tileir.typed.boxes import Box, sizes_of
 from tileir.typed.sharding.interpreter import gathered
-from tileir.typed.sharding.mesh import Mesh, Sharding
-from tileir.typed.sharding.splits import Layout, Split, repeated, whole
+from tileir.typed.sharding.mesh import Layout, Mesh, Sharding, Split, repeated, whole
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Engine, Transport

@@ -17,13 +17,12 @@ from tileir.core.numbers.number_system import REAL
 from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.exchanges import Piece, dtype_merged, kind_of, pieces
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import CollectiveKind, Mesh
 from tileir.typed.sharding.pieced import in_turn
-from tileir.typed.sharding.splits import CollectiveKind
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Message, Transport
-    from tileir.typed.sharding.splits import Layout
+    from tileir.typed.sharding.mesh import Layout
 
 
 @attrs.frozen(eq=False)

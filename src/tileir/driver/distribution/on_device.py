@@ -16,7 +16,7 @@ from tileir.runtime.offers import QueueingExecutor
 from tileir.runtime.transports import Merge
 from tileir.typed.boxes import Box, elements, sizes_of
 from tileir.typed.ir import Collective, Value
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import CollectiveKind, Mesh, Split
 from tileir.typed.sharding.messages import (
     Exchange,
     arriving,
@@ -27,7 +27,6 @@ from tileir.typed.sharding.messages import (
     shares_of,
     window_of,
 )
-from tileir.typed.sharding.splits import CollectiveKind, Split
 
 if TYPE_CHECKING:
     from tileir.runtime.devices.home import Home

@@ -15,10 +15,9 @@ from tileir.tile.ir import Function as TileFunction
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.repetition import repeated as several_steps
-from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.mesh import Layout, Mesh, Sharding, Split
 from tileir.typed.sharding.partition import partition as typed_partition
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.splits import Layout, Split
 from tileir.typed.simplify.simplifier import simplify
 
 Shardings: TypeAlias = "Mapping[str, Sharding | Layout | tuple[str | tuple[str, ...] | None, ...]]"

@@ -15,8 +15,16 @@ import attrs
 from tileir.core import Domain, DType, NameScope, Op, Span, fits, float_for, needed, promote_all, reached
 from tileir.tile import ir as tile
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
-from tileir.typed.ir import Function, TensorType, Value
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
+from tileir.typed.ir import (
+    Function,
+    NumberArithmetic,
+    NumberCast,
+    NumberLiteral,
+    NumberStep,
+    TensorType,
+    Value,
+    step_inputs,
+)
 
 _INTEGERS: Final = (DType.I32, DType.I64, DType.U64)
 

@@ -66,6 +66,10 @@ from tileir.typed.ir import (
     Function,
     Gather,
     Marker,
+    NumberArithmetic,
+    NumberCast,
+    NumberLiteral,
+    NumberStep,
     Operation,
     Override,
     Recall,
@@ -81,7 +85,6 @@ from tileir.typed.ir import (
     Value,
     operands,
 )
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
 from tileir.typed.numbers import passed_numbers
 
 _PREFIX: Final[Mapping[Op, UnaryOperator]] = MappingProxyType({Op[sign.name]: sign for sign in UnaryOperator})

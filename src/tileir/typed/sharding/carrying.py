@@ -35,10 +35,9 @@ from tileir.typed.ir import (
     Shape,
 )
 from tileir.typed.sharding.meetings import Met, met_axes, met_way
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import Mesh, Split, balanced
 from tileir.typed.sharding.needs import ROWS, joined_axes
 from tileir.typed.sharding.partitioned import Share
-from tileir.typed.sharding.splits import Split, balanced
 
 Way: TypeAlias = "tuple[int, Split] | Share | Met"
 """A split of an axis of the result, a division of terms, or a split of an axis while ranks meet."""

@@ -19,11 +19,10 @@ from tileir.typed.ir import Function, Operation, Scan, Value, operands
 from tileir.typed.sharding.exchanges import covered, largest, moved, target_of
 from tileir.typed.sharding.explanation import loop_seconds
 from tileir.typed.sharding.loops import needs_of, result_layout
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import Layout, Mesh, whole
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.prices import CALLS, Prices
-from tileir.typed.sharding.splits import Layout, whole
 from tileir.typed.sharding.spreading import Spread, Spreads, layouts_of, nameless
 
 _ROWS: Final = 64

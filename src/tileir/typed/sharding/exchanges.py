@@ -14,8 +14,7 @@ from tileir.core import Aggregation, Combination, DType, attrs, contraction_type
 from tileir.typed.boxes import Box, Interval
 from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, Scatter, Shape
 from tileir.typed.reductions import rule_of
-from tileir.typed.sharding.mesh import Mesh
-from tileir.typed.sharding.splits import CollectiveKind, Layout, Split
+from tileir.typed.sharding.mesh import CollectiveKind, Layout, Mesh, Split
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -10,10 +10,10 @@ from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Argsort, Collective, Function, Gather, Operation, Scan, Scatter
 from tileir.typed.sharding.exchanges import largest, traffic
 from tileir.typed.sharding.meetings import KINDS, meets, met_needs, met_operand, met_traffic
+from tileir.typed.sharding.mesh import CollectiveKind, whole
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement
 from tileir.typed.sharding.prices import ANY_MODEL, CALLS, Price, Prices
-from tileir.typed.sharding.splits import CollectiveKind, whole
 from tileir.typed.sharding.spreading import may_border, met_work, needs_of_part, work_of
 
 if TYPE_CHECKING:

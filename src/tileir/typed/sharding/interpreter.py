@@ -19,10 +19,9 @@ from tileir.core.numbers.number_system import REAL
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, Function, Operation, ScanPart, Value, operands
 from tileir.typed.sharding.local import Meeting, Rounds, Step, local_steps
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import Layout, Mesh
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.splits import Layout
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Parts: TypeAlias = "tuple[Array, ...]"

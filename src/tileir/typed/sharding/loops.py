@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tileir.core import attrs
 from tileir.typed.ir import Function, Scan, ScanPart
 from tileir.typed.sharding.exchanges import covers
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import Layout, Mesh, whole
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.splits import Layout, whole
 
 _ROUNDS = 4
 """Attempts to find layouts of carries that a step preserves, before a loop is left whole."""

@@ -15,9 +15,8 @@ from typing import Final
 from tileir.core import DType, attrs
 from tileir.typed.boxes import elements, sizes_of
 from tileir.typed.ir import Argsort, Gather, Operation, Scatter, Shape
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import CollectiveKind, Layout, Mesh, Split, balanced, filled, whole
 from tileir.typed.sharding.partitioned import Placement
-from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, balanced, filled, whole
 
 KINDS: Final[Mapping[type[Operation], CollectiveKind]] = {
     Argsort: CollectiveKind.PERMUTE,

@@ -43,11 +43,10 @@ from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, la
 from tileir.typed.sharding.explanation import seconds
 from tileir.typed.sharding.loops import layouts_by_step, needs_of, result_layout, step_of
 from tileir.typed.sharding.meetings import met_operand
-from tileir.typed.sharding.mesh import Mesh, Sharding
+from tileir.typed.sharding.mesh import CollectiveKind, Layout, Mesh, Sharding, Split, whole
 from tileir.typed.sharding.needs import REPEATED, live
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark
 from tileir.typed.sharding.prices import ANY_MODEL, Prices
-from tileir.typed.sharding.splits import CollectiveKind, Layout, Split, whole
 from tileir.typed.sharding.spreading import Spread, layouts_of, may_border, needs_of_part, work_of
 
 _MOST: Final = 128

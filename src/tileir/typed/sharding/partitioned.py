@@ -15,15 +15,14 @@ from tileir.core import ShownProgram, attrs
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Collective, Function, Scan, operands
-from tileir.typed.sharding.mesh import Mesh
-from tileir.typed.sharding.splits import Split
+from tileir.typed.sharding.mesh import Mesh, Split
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from tileir.core import HardwareModel
     from tileir.typed.sharding.explanation import Exchange
-    from tileir.typed.sharding.splits import Layout
+    from tileir.typed.sharding.mesh import Layout
 
 PART, LOCAL, MERGED = "_part", "_local", "_merged"
 """Suffixes of operations whose result becomes a value by a collective: a part to merge, a value in its first layout,

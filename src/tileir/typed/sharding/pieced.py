@@ -16,10 +16,10 @@ from tileir.typed.ir import Collective, Contraction
 from tileir.typed.sharding.exchanges import largest, width_merged
 from tileir.typed.sharding.explanation import works
 from tileir.typed.sharding.local import Chunk
+from tileir.typed.sharding.mesh import CollectiveKind, balanced
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.prices import ANY_MODEL, Prices
-from tileir.typed.sharding.splits import CollectiveKind, balanced
 from tileir.typed.sharding.spreading import needs_of_part
 
 _COUNTS: Final = (2, 4, 8)

@@ -9,8 +9,7 @@ from typing import Final
 
 from tileir.core import Bus, DType, ExecutionUnit, HardwareModel, MemoryUnit, attrs
 from tileir.typed.sharding.exchanges import kind_of, largest, missing, moved
-from tileir.typed.sharding.mesh import Mesh
-from tileir.typed.sharding.splits import CollectiveKind, Layout
+from tileir.typed.sharding.mesh import CollectiveKind, Layout, Mesh
 
 _REFUSED: Final = 1e6
 """Seconds for a refused exchange: more than any program takes."""

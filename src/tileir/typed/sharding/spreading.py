@@ -15,11 +15,10 @@ from tileir.typed.ir import Argsort, Operation, Reduce, Reshape, Shape, operands
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
 from tileir.typed.sharding.exchanges import covered, largest, merged, moved, split_of, width_merged
 from tileir.typed.sharding.meetings import Met, met_axes, met_needs, met_traffic
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import Layout, Mesh, Split, balanced, whole
 from tileir.typed.sharding.needs import REPEATED, is_exact, needed, points, reads
 from tileir.typed.sharding.partitioned import Share
 from tileir.typed.sharding.prices import Prices
-from tileir.typed.sharding.splits import Layout, Split, balanced, whole
 
 _MOST: Final = 96
 """Greatest number of ways to spread one operation."""

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from tileir.core import ArgumentError, ArrayValue
 from tileir.core.text.lexing import everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import Mesh, Split, whole
 from tileir.typed.sharding.partitioned import Partitioned, Placement, Share
-from tileir.typed.sharding.splits import Split, whole
 from tileir.typed.text.language import Reader
 from tileir.typed.text.lexer import Cursor, spell
 from tileir.typed.text.parser import by_digest, read_function

@@ -14,11 +14,10 @@ from tileir.typed.sharding.carrying import may_cut, may_share
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of
 from tileir.typed.sharding.loops import needs_of, result_layout
 from tileir.typed.sharding.meetings import met_faults, met_needs
-from tileir.typed.sharding.mesh import Mesh
+from tileir.typed.sharding.mesh import Layout, Mesh, Split, repeated, whole
 from tileir.typed.sharding.needs import ROWS, is_exact, live, reads
 from tileir.typed.sharding.partition import loop_step
 from tileir.typed.sharding.partitioned import Partitioned, Placement
-from tileir.typed.sharding.splits import Layout, Split, repeated, whole
 from tileir.typed.sharding.spreading import nameless, needs_of_part
 from tileir.typed.verifier import check_function
 

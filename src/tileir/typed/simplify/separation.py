@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core import Aggregation, Combination, NameScope, attrs, contraction_types
+from tileir.core import Aggregation, Combination, NameScope, attrs, contraction_types, grouped
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, Cast, Contraction, Function, Operation, Shape
-from tileir.typed.simplify.replacement import with_replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 GAIN: Final = 4
 """Least factor by which the points of a contraction have to shrink."""
@@ -197,3 +199,30 @@ def domain_of(contraction: Contraction, shapes: Mapping[str, Shape]) -> Domain |
 def points_of(domain: Domain) -> int:
     """Return the number of points of the box around a domain."""
     return prod(extent for _, extent in domain.ranges)
+
+
+if TYPE_CHECKING:
+    Replacement: TypeAlias = Callable[[Operation, Mapping[str, Shape], NameScope], Sequence[Operation]]
+    """From an operation, the shapes of all values before it and the names in use, to operations that end with its
+    value.
+    """
+
+
+def with_replaced(function: Function, replacement: Replacement) -> Function:
+    """Return a function with each operation replaced; itself if each one became a single operation.
+
+    The replacement gets the labels of the operation.
+    """
+    shapes = {value.name: value.shape for value in function.inputs}
+    names = NameScope.of((*shapes, *(operation.name for operation in function.operations)))
+    labels = grouped(function.labels)
+    operations: list[Operation] = []
+    handed: list[tuple[str, str]] = []
+    for operation in function.operations:
+        parts = replacement(operation, shapes, names)
+        shapes.update((part.name, part.shape) for part in parts)
+        operations.extend(parts)
+        handed.extend((part.name, label) for part in parts[:-1] for label in labels.get(operation.name, ()))
+    if len(operations) == len(function.operations):
+        return function
+    return attrs.evolve(function, operations=tuple(operations), labels=(*function.labels, *handed))

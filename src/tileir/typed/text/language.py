@@ -22,14 +22,14 @@ from tileir.typed.ir import (
     Constraint,
     Contraction,
     Function,
+    NumberStep,
     Operation,
     Reduce,
     Scan,
     ScanResult,
     Value,
 )
-from tileir.typed.number_steps import NumberStep
-from tileir.typed.sharding.splits import Split
+from tileir.typed.sharding.mesh import Split
 from tileir.typed.text.lexer import INTEGER, Cursor, spell
 
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}

@@ -8,8 +8,7 @@ from tileir.core import ArrayValue, Span, attrs, collection_paused, nearest
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.typed.dataflow import MAX_NESTING
-from tileir.typed.ir import Contraction, Function, Operation, Value
-from tileir.typed.number_steps import NumberCast, NumberLiteral, NumberStep
+from tileir.typed.ir import Contraction, Function, NumberCast, NumberLiteral, NumberStep, Operation, Value
 from tileir.typed.text.language import OPERATIONS, STEPS, Reader
 from tileir.typed.text.lexer import BODY, NEXT_INPUT, NEXT_STATEMENT, WORD, Cursor
 
