@@ -25,9 +25,10 @@ def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles
 
 @attrs.frozen
 class Autotile:
-    """Split blocks into the cheapest tiles, by the costs of :mod:`tileir_accelerators.tiling.search`.
+    """Split blocks into the cheapest tiles.
 
-    Limits are in bytes, elements or tiles; 0 is no limit. A block whose cheapest tile is the whole block is left alone.
+    Costs are those of :mod:`tileir_accelerators.tiling.search`. Limits are in bytes, elements or tiles; 0 is no limit.
+    A block whose cheapest tile is the whole block is left alone.
 
     Attributes:
         reqs: Tags that a block must carry; the outermost matching blocks of a kernel are split.
