@@ -411,7 +411,7 @@ class Threads:
             with hub.condition:
                 hub.condition.wait_for(lambda: len(hub.ended) == size or hub.failed is not None)
                 hub.condition.wait_for(lambda: len(hub.ended) == size, GRACE)
-        except BaseException as error:  # somebody wants to stop
+        except BaseException as error:  # an interrupt
             _Thread(hub, 0, size).abort(error)
             raise
         if hub.failed is not None:

@@ -47,7 +47,7 @@ def load_code(code: bytes, entries: Sequence[str]) -> Code:
             f"compiled code cannot be loaded: {error}; compile again, or set TMPDIR to where files may be executed"
         )
         raise BackendError.of("TIL806", message) from error
-    handle = library._handle  # ctypes has no other name for what dlclose takes
+    handle = library._handle  # ctypes has no other name for the handle of dlclose
     try:
         functions = tuple(FUNCTION((name, library)) for name in entries)
     except AttributeError as error:

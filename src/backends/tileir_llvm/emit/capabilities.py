@@ -41,7 +41,7 @@ def _capabilities(floats_to_integers: Support, vectors: Capabilities | None = No
         # If LLVM sees the count, it narrows products of 64 bits to their upper halves and moves these to and fro.
         **table(Support.TOTAL, (Op.BIT_RIGHT,), (DType.I64, DType.U64)),
         **table(Support.TOTAL, set(Op) - EXPANDED, WIDE_FLOATS),
-        **table(Support.TOTAL, (Op.ERF,), (DType.F32,)),  # where it was not expanded before
+        **table(Support.TOTAL, (Op.ERF,), (DType.F32,)),  # if it was not expanded before
     }
     merged = frozenset(product(_MERGES, (*_PLAIN, *WIDE_FLOATS)))
     return Capabilities(

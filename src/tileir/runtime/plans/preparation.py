@@ -92,7 +92,7 @@ class Preparation:
         if content is None:
             made = self._run()
             content = kept.store([self._downloaded(made[at], size) for at, size in zip(numbers, sizes, strict=True)])
-            if content is None or made[numbers[0]].host() is None:  # what is on a device stays there
+            if content is None or made[numbers[0]].host() is None:  # device memory stays there
                 return made
         return dict(zip(numbers, map(self._placed, content), strict=True))
 

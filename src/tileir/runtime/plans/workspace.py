@@ -362,7 +362,7 @@ def copied(executor: Executor[Any], array: Operand) -> Memory:
     """Return fresh device memory with the content of an array, or of other memory."""
     memory: Memory = executor.allocate(array.nbytes)
     host = memory.host()
-    if host is not None and isinstance(array, np.ndarray):  # nobody else has it yet: no thread needs to be asked
+    if host is not None and isinstance(array, np.ndarray):  # not shared yet, so no thread is needed
         host[: array.nbytes] = array.reshape(-1).view(np.uint8)
     else:
         executor.copy(array, memory).wait()

@@ -150,7 +150,7 @@ class _ScheduledBlock:
     lasting: frozenset[str]
     faults: list[Diagnostic]
     _slots: dict[int, Refinement] = attrs.field(factory=dict, init=False)  # by identity of the live range
-    _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of what statements allocate
+    _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of allocations inside statements
 
     def build(self) -> Block:
         """Return the block with transfers and slots; the block itself if nothing is loaded, or it does not fit."""
