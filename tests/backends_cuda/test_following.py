@@ -88,6 +88,21 @@ def test_kernels_whose_groups_wait_for_each_other_run_one_after_the_other() -> N
             (SimpleNamespace(kernel=kernel, shape=(1, 1, 1, 1, 1, 1, 0), function=1, maps=None, awaits=awaits), ())
             for awaits in (True, False, True)
         ]
-        records = _Records(0)
+        records = _Records(0, 8)
         records.add_runs(Runs.of(launched))
         assert records.after == [(), (), (0,)]
+
+
+def test_kernels_that_fill_the_card_run_one_after_the_other() -> None:
+    """By the groups along all axes of the grid; others overlap with them."""
+    with without_a_card():
+        from tileir_cuda.run.queue import Runs, _Records
+
+        kernel = SimpleNamespace(name="k", params=())
+        launched: list[Any] = [
+            (SimpleNamespace(kernel=kernel, shape=(*grid, 64, 1, 1, 0), function=1, maps=None, awaits=False), ())
+            for grid in ((2, 2, 2), (7, 1, 1), (1, 1, 9), (8, 1, 1))
+        ]
+        records = _Records(0, 8)
+        records.add_runs(Runs.of(launched))
+        assert records.after == [(), (), (0,), (2,)]

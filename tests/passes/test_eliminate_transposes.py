@@ -111,6 +111,13 @@ ARGUMENTS = "(X[N, H, V, C], W[C, I, J])"
             NHWC,
             0,
         ),
+        # a window slides along more axes than the copy has
+        (
+            "(X[N, P, C], W[C, I, J]) -> (O) { T[n, c, p : N, C, P] = =(X[n, p, c]); U = reshape(T, N, C, 5, 4);"
+            " O[n, c, y, x : N, C, 5, 4] = +(U[n, c, y + i - 1, x + j - 1] * W[c, i, j]); }",
+            {"X": (2, 20, 3), "W": (3, 3, 3)},
+            0,
+        ),
     ],
 )
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.I32])

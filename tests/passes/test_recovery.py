@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -155,3 +157,22 @@ def test_a_lowered_program_is_checked_where_a_pass_fails() -> None:
 def test_a_fault_of_the_lowering_is_none_of_a_pass(step: Pass) -> None:
     with pytest.raises(VerifyError):
         run_without_failing((step,), Forget()(PROGRAM), lowered=True)
+
+
+def test_a_pass_that_fails_leaves_nothing_of_its_callers() -> None:
+    """A traceback that is kept has the locals of all of them, such as the arrays of a call that compiles."""
+
+    class Held:
+        pass
+
+    def call() -> weakref.ref[Held]:
+        held = Held()
+        run_without_failing([Raise(lambda: IndexError("for a test"))], PROGRAM)
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert call()() is None
+    finally:
+        gc.enable()

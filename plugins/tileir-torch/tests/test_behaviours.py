@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import gc
 import io
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
@@ -387,6 +388,14 @@ def errors_of_compiling_leave_a_graph_to_eager_execution() -> None:
         with pytest.warns(tileir_torch.EagerWarning, match="told for a test"):
             alike(made(tensor(3)), tensor(3) * 2 + 1)
         alike(made(tensor(3)), tensor(3) * 2 + 1)
+        given, made = tensor(5), compiled(lambda x: x * 4 + 1)
+        memory = given.untyped_storage()._weak_ref()
+        with pytest.warns(tileir_torch.EagerWarning):
+            made(given)
+        del given
+        gc.collect()
+        assert torch.UntypedStorage._expired(memory)
+        torch.UntypedStorage._free_weak_ref(memory)
         with pytest.raises(tileir.TileError, match="told for a test"):
             compiled(lambda x: x * 3 + 1, options={"fullgraph": True})(tensor(3))
 

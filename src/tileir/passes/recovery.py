@@ -50,6 +50,8 @@ def run_without_failing(
     outcome = unchecked(steps, program)
     if isinstance(outcome, Program):
         return outcome, ()
+    problem = None if outcome is None else _told(outcome)
+    del outcome  # its traceback and this frame would keep each other, and with them what all callers hold
     if lowered:
         verify_program(program)
     skipped: list[Skipped] = []
@@ -69,8 +71,8 @@ def run_without_failing(
             skipped.append(Skipped(label_of(step), f"it failed with {_told(error)}"))
         for each in skipped[failed:]:
             remark("", refused("TR004", problem=each.problem))
-    if outcome is not None and not skipped:
-        skipped.append(Skipped(None, f"{_told(outcome)}; {NOT_REPEATED}"))
+    if problem is not None and not skipped:
+        skipped.append(Skipped(None, f"{problem}; {NOT_REPEATED}"))
     return program, tuple(skipped)
 
 

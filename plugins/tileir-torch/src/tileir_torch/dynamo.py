@@ -232,16 +232,17 @@ def _copied(module: GraphModule) -> GraphModule:
 
 def _or_eager(run: Specialising, module: GraphModule, *, is_whole: bool = False) -> Callable[..., Any]:
     """Return calls of a graph that fall back to eager, with a warning, after the first error of tileir."""
-    failed: list[TileError] = []
+    failed = False
 
     def call(values: Sequence[Any]) -> Any:
+        nonlocal failed
         if not failed:
             try:
                 return run(values)
             except TileError as error:
                 if is_whole:
                     raise
-                failed.append(error)
+                failed = True  # and not the error, whose traceback holds the tensors of this call
                 told = f"a graph of {len(module.graph.nodes)} nodes runs in eager, as tileir does not compile it"
                 warnings.warn(f"{told}: {error}", EagerWarning, stacklevel=4)
         return module(*values)

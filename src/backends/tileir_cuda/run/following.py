@@ -28,9 +28,9 @@ class Use(NamedTuple):
 
 
 APART: Final = Use(-1, -1, 0, True)
-"""Use that serialises messages, and kernels whose groups wait for each other.
+"""Use that serialises messages, kernels whose groups wait for each other, and kernels that fill the card.
 
-Two of these kernels side by side could each keep the other's groups from becoming resident.
+Two kernels whose groups wait could each keep the other's groups from becoming resident.
 """
 
 

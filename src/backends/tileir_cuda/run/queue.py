@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import addressof, create_string_buffer
+from math import prod
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
@@ -46,6 +47,12 @@ MOST: Final = 4096
 
 REPEATED: Final = 512
 """Maximum number of launches in a graph of steps: they take a hundred times as long as starting the next graph."""
+
+FILLING: Final = 2
+"""Groups for each multiprocessor from which on launches are serialised.
+
+They fill the card: overlapped, they compete for its caches and take longer. Smaller launches leave room at their end.
+"""
 
 
 @attrs.frozen(eq=False)
@@ -140,6 +147,7 @@ class _Records:
 
     Attributes:
         count: Number of arrays to be given, which are the first arguments.
+        filling: Number of groups from which on a launch fills the card.
         fixed: Addresses of the other arguments.
         runs: Sequences of launches, and their counts.
         launches: Native descriptions of the launches, and the names of their kernels.
@@ -150,6 +158,7 @@ class _Records:
     """
 
     count: int
+    filling: int
     fixed: list[int] = attrs.field(factory=list, init=False)
     runs: list[Run] = attrs.field(factory=list, init=False)
     launches: list[Launch] = attrs.field(factory=list, init=False)
@@ -189,7 +198,8 @@ class _Records:
         self.launches.append(Launch(kernel.function, *kernel.shape, len(places) + len(pointed)))
         self.names.append(kernel.kernel.name)
         uses = [_use(*each) for each in zip(kernel.kernel.params, arguments, strict=True)]
-        self.uses.append([*uses, APART] if kernel.awaits else uses)
+        is_apart = kernel.awaits or prod(kernel.shape[:3]) >= self.filling
+        self.uses.append([*uses, APART] if is_apart else uses)
         self.places += [*places, *(~number for number in pointed)]
 
     def _number(self, address: int) -> int:
@@ -243,7 +253,7 @@ class CudaQueue:
         Raises:
             BackendError: TIL808, the driver refuses; TIL809, the process was forked.
         """
-        records, runs = _Records(count), Runs.of(works)
+        records, runs = _Records(count, FILLING * executor.device.target.threads), Runs.of(works)
         records.add_runs(runs)
         stream, native = executor.stream, launcher()
         context, handle = context_of(stream.card), int(stream.native)

@@ -189,7 +189,7 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
     pending: list[str] = []
     for kernel in program.main.blocks:
         slides = _slides(kernel) if any(view.merges for view in kernel.refinements) else frozenset()
-        for view in views_of(kernel) if slides else ():
+        for view in _of_own_axes(kernel, program.main) if slides else ():
             pending += _grown(found, view, slides)
     while pending:
         name = pending.pop()
@@ -197,16 +197,22 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
             statement = program.main.statements[number]
             if not isinstance(statement, Block) or any(view.merges for view in statement.refinements):
                 continue
+            views = _of_own_axes(statement, program.main)
             slides = frozenset(
                 index
-                for view in views_of(statement)
+                for view in views
                 if view.source == name
                 for axis in found[name]
-                if axis < len(view.access) and (index := _plain(view.access[axis]))
+                if (index := _plain(view.access[axis]))
             )
-            for view in views_of(statement):
+            for view in views:
                 pending += _grown(found, view, slides)
     return found
+
+
+def _of_own_axes(kernel: Block, main: Block) -> list[Refinement]:
+    """Return what a kernel sees of tensors with the axes that they have in ``main``."""
+    return [view for view in views_of(kernel) if view.shape.strides == main.refinement(view.source).shape.strides]
 
 
 def _grown(found: dict[str, set[int]], view: Refinement, slides: Collection[str]) -> list[str]:
@@ -235,5 +241,5 @@ def _is_movable(statement: Statement, main: Block, names: set[str]) -> bool:
         return False
     if any(isinstance(s, Special) for s in statement.statements):
         return False
-    views = [view for view in views_of(statement) if view.source in names]
-    return all(is_element(v) and v.shape.strides == main.refinement(v.source).shape.strides for v in views)
+    own = _of_own_axes(statement, main)
+    return all(is_element(view) and view in own for view in views_of(statement) if view.source in names)
