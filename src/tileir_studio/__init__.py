@@ -1,1 +1,1 @@
-"""The studio: a page in the browser that shows what the compiler does, and a server for it on this machine only."""
+"""The studio: a page in the browser on the work of the compiler, and a server for it on this machine only."""

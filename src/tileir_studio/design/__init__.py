@@ -1,1 +1,1 @@
-"""The designer: formulas, what they make of pictures, and edits of them."""
+"""The designer: formulas, their results for pictures, and edits of them."""

@@ -25,13 +25,12 @@ _RANKS: Final = (2, 3)
 
 @attrs.frozen
 class Assignment:
-    """A formula, the pictures that it reads, and where it runs.
+    """A formula, the pictures that it reads, and its device.
 
     Attributes:
         formula: Crafted; with one live parameter where a control is dragged.
         pictures: Levels from 0 to 255, in u8, for each input.
-        dragged: The same as the last move of a control left it, with that parameter live; None where there was none.
-
+        dragged: An equal formula from the last move of a control, with that parameter live; None where there was none.
     """
 
     formula: CraftedFormula
@@ -48,14 +47,14 @@ class Bench:
     _dragged: CraftedFormula | None = attrs.field(default=None, init=False)
 
     def assignment(self, request: Mapping[str, Any], folder: Path) -> Assignment:
-        """Return what a request is about.
+        """Return the formula and the pictures of a request.
 
         ``text`` is the formula, ``inputs`` names an upload for each input, ``device`` is the id of a device, and
         ``path`` and ``value`` are of a control that is dragged, whose value is an argument then.
 
         Raises:
             TileError: TIL913, the request is of another form; TIL912, an input has no picture, or one that cannot be
-                read; or what crafting raises.
+                read; or any error of crafting.
         """
         formula = self.crafted(text_of(request), word_or_none(request, "device"))
         path = word_or_none(request, "path")
@@ -73,10 +72,10 @@ class Bench:
         return Assignment(formula, pictures, dragged)
 
     def _moved(self, formula: CraftedFormula, path: str, value: str) -> CraftedFormula:
-        """Return a formula with the value of a control that is dragged, and what it was crafted to at the last move.
+        """Return a formula with the value of a control that is dragged, reusing the kernels of the last move.
 
-        The page sends a text for each move, in which the value is already another one: only what the last move made
-        can tell that nothing else is.
+        The page sends a text with the new value for each move; the formula of the last move tells whether all else is
+        equal.
         """
         moved, last = formula.with_value(path, value), self._dragged
         if last is None or last.device != moved.device or last.live != moved.live:
@@ -87,7 +86,7 @@ class Bench:
         return moved
 
     def crafted(self, text: str, device: str | None) -> CraftedFormula:
-        """Return a formula, from memory where it is there; raises what :func:`tileir.craft` raises."""
+        """Return a formula, from memory where it is there; raises as :func:`tileir.craft`."""
         key = (text, device)
         found = self._formulas.pop(key, None)
         self._formulas[key] = formula = craft(text, device=device) if found is None else found

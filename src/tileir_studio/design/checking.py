@@ -1,4 +1,4 @@
-"""A text to what the editor wants to know of it: faults, inputs, results, and where the statements are."""
+"""A text to the facts that the editor shows: faults, inputs, results, and the places of statements."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tileir.typed.inference.inference import infer
 from tileir_studio.views.views import Checked, InputView, faults_of
 
 MOST_CHARACTERS: Final = 1 << 20
-"""Of a text that is looked at."""
+"""The most characters of a text that is checked."""
 
 _SIZE: Final = {1: 4096, 2: 256, 3: 64, 4: 16}
 """A size for each axis by the number of axes, so that arrays are neither trifles nor slow to make."""
 
 _SHORT: Final = 3
-"""The size of an axis of a kernel that goes over something larger."""
+"""The size of an axis of a kernel of a convolution."""
 
 _FEW: Final = 8
-"""The size of each axis where there are more of them."""
+"""The size of each axis of an input with more axes."""
 
 
 def checked(text: str) -> Checked:
@@ -50,11 +50,11 @@ def _place(span: Span | None) -> tuple[int, int]:
 
 
 def inputs_of(function: Function) -> tuple[InputView, ...]:
-    """Return the inputs, each with a type to begin with: the first of some attempts that fit one another."""
+    """Return the inputs, each with a suggested type: the first of several guesses whose types fit one another."""
     names = [tensor.name for tensor in function.inputs]
     attempts = [_guesses(function, small=small, rank=rank) for rank in (0, 2) for small in (False, True)]
     if not any(tensor.dims for tensor in function.inputs):
-        attempts = [*attempts[2:], *attempts[:2]]  # functions of elements alone: pictures tell more than numbers
+        attempts = [*attempts[2:], *attempts[:2]]  # elementwise functions: pictures show more than numbers
     chosen = next((attempt for attempt in attempts if _fits(function, attempt)), attempts[0])
     dims = (None if tensor.dims is None else tuple(map(_spelt, tensor.dims)) for tensor in function.inputs)
     return tuple(InputView(name, axes, chosen[name]) for name, axes in zip(names, dims, strict=True))
@@ -67,12 +67,12 @@ def _spelt(dim: Size) -> str:
 def _guesses(function: Function, *, small: bool, rank: int) -> dict[str, str]:
     """Return a type for each input.
 
-    Axes of one name get one size, that of the input with the most axes which has it.
+    Axes with one name get one size, by the input with the most axes among those that have it.
 
     Args:
-        function: What has the inputs.
-        small: Whether axes that the first input does not have are short, as those of the kernel of a convolution.
-        rank: The number of axes of inputs of which nothing tells it.
+        function: The function of the inputs.
+        small: Whether axes that the first input lacks are short, like those of the kernel of a convolution.
+        rank: The number of axes of inputs whose rank is unknown.
     """
     ranks, whole, sizing = _ranks(function), integers(function), sizing_inputs(function)
     first = {dim for tensor in function.inputs[:1] for dim in tensor.dims or ()}
@@ -104,7 +104,7 @@ def _fits(function: Function, guesses: Mapping[str, str]) -> bool:
 
 
 def _ranks(function: Function) -> dict[str, int]:
-    """Return the number of axes of inputs without declared ones that contractions index."""
+    """Return the ranks of inputs by their accesses in contractions; for inputs without declared axes."""
     found: dict[str, int] = {}
     for statement in function.statements:
         if isinstance(statement, Contraction):

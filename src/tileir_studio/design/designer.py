@@ -2,12 +2,10 @@
 
 Nothing here knows of HTTP or processes.
 
-What may be offered at each place of a formula: the flexibility diagram of seed 002, for a place.
+The offers for each place of a formula: the flexibility diagram of seed 002, for a place.
 
-Completions of a text at a place: words of the language, functions, their parameters, choices, and names of steps.
-
-A text that is being written can mostly not be read, so that its last line is looked at, and of the lines before it
-those that can.
+Completions of a text at a place: words of the language, functions, their parameters, choices, and names of steps. A
+half-written text can rarely be parsed, so the last line is examined, and those lines before it that parse.
 """
 
 from __future__ import annotations
@@ -70,13 +68,12 @@ _TILE_WORDS: Final = ("function", "scan", "times", "reverse", "while", "do", "de
 
 @attrs.frozen
 class Option:
-    """One way to go on.
+    """One continuation.
 
     Attributes:
-        label: What is written.
+        label: The text to write.
         kind: ``function``, ``parameter``, ``choice``, ``source``, ``word`` or ``name``.
-        about: What it is, in a few words; may be empty.
-
+        about: A short description; may be empty.
     """
 
     label: str
@@ -99,7 +96,7 @@ class Completions:
 
 
 def formula_completions(before: str, functions: Mapping[str, Function]) -> Completions:
-    """Return how a formula can go on, of which so much stands before the place."""
+    """Return the continuations of a formula, given the text before the place."""
     *lines, line = before.split("\n")
     if "//" in line:
         return Completions(0, ())
@@ -150,12 +147,12 @@ def _arguments(function: Function, written: str) -> Iterator[Option]:
 
 
 def _sources(lines: str, functions: Mapping[str, Function]) -> tuple[str, ...]:
-    """Return what a step behind some lines can read."""
+    """Return the sources for a step behind some lines."""
     code = "\n".join(line.partition("//")[0] for line in lines.split("\n"))
     opened = max(0, code.count("{") - code.count("}"))
     try:
         formula = parse(lines + "\n}" * opened)
-    except TileError:  # a line before is wrong: names tell more than nothing
+    except TileError:  # a line before is wrong: names are better than nothing
         named = re.findall(r"^\s*([A-Za-z_]\w*)\s*=", code, re.MULTILINE)
         inputs = re.search(r"^\s*inputs\s+(.*)", code)
         names = _NAME.findall(inputs[1]) if inputs else ["image"]
@@ -166,7 +163,7 @@ def _sources(lines: str, functions: Mapping[str, Function]) -> tuple[str, ...]:
 
 
 def tile_completions(text: str, place: int) -> Completions:
-    """Return how a Tile program can go on at a place: with its names, builtin functions and words."""
+    """Return the continuations of a Tile program at a place: its names, builtin functions and words."""
     before = text[:place].rpartition("\n")[2]
     word = _word_at_the_end(before)
     if "//" in before or not word or word[0].isdecimal():
@@ -217,7 +214,7 @@ def _offers(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _complete(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield how a text can go on: ``language`` is ``tile``, or else a formula; ``place`` counts characters."""
+    """Yield the continuations of a text: ``language`` is ``tile``, or else a formula; ``place`` counts characters."""
     text, place = text_of(request), request.get("place")
     if type(place) is not int or not 0 <= place <= len(text):
         raise fail("TIL913", "`place` is the number of characters of the text before it")
@@ -234,7 +231,7 @@ def _original(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _steps(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield what each step makes of a small version of the pictures, and what became of the steps; groups come last."""
+    """Yield thumbnails of the results of all steps, and their kernels; steps in groups come last."""
     assignment = session.bench.assignment(request, session.folder)
     yield from thumbnails(assignment)
     try:
@@ -250,7 +247,7 @@ def _steps(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _probe(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield which pixels of the inputs one pixel of a result reads, as boxes: rows, then columns."""
+    """Yield the pixels of the inputs that one pixel of a result reads, as boxes: rows, then columns."""
     assignment = session.bench.assignment(request, session.folder)
     function = assignment.formula.executable(*assignment.pictures).typed
     row, column = request.get("row"), request.get("column")
@@ -298,14 +295,14 @@ DESIGNER: Final[Mapping[str, Job]] = MappingProxyType(
         "formula.export": _export,
     }
 )
-"""What the designer asks for."""
+"""The jobs of the designer."""
 
 
 def edited_view(request: Mapping[str, Any], functions: Functions) -> FormulaView:
-    """Return a formula after an edit: ``action`` names it, ``path`` says where.
+    """Return a formula after an edit: ``action`` names it, ``path`` is its place.
 
     Raises:
-        TileError: TIL913, the request is of another form; or what the edit raises.
+        TileError: TIL913, the request is of another form; or any error of the edit.
     """
     text, action, path = text_of(request), word_of(request, "action"), word_of(request, "path")
     if action not in _ACTIONS:
@@ -336,7 +333,7 @@ def _add(text: str, path: str, request: Mapping[str, Any], functions: Functions)
 
 
 def _remove(text: str, path: str, _: Mapping[str, Any], __: Functions) -> Edited:
-    """Take a step away; what read it reads what it read."""
+    """Remove a step; its readers read its source instead."""
     return step_edits.removed(text, path, redirect=True)
 
 
@@ -361,9 +358,8 @@ class PlaceName:
     """A place where a step can go.
 
     Attributes:
-        path: Where an edit inserts it.
-        label: What the page calls it.
-
+        path: The path for an edit that inserts there.
+        label: Its name on the page.
     """
 
     path: str
@@ -372,18 +368,17 @@ class PlaceName:
 
 @attrs.frozen
 class OffersView:
-    """Offers of what fits at a place.
+    """Offers for a place.
 
     Attributes:
         text: The formula.
         path: The place.
-        places: All that there are.
+        places: All places.
         primaries: Functions of one picture.
         merges: Functions of two.
-        sources: What a step there can read.
-        implied: What it reads where it names nothing; None where nothing spells it.
-        conditions: What the letters of functions say.
-
+        sources: The sources for a step there.
+        implied: The source of a step that names none; None where no text spells it.
+        conditions: The meaning of the letters of functions.
     """
 
     text: str
@@ -397,7 +392,7 @@ class OffersView:
 
 
 def offers_view(text: str, path: str | None, functions: Mapping[str, Function]) -> OffersView:
-    """Return what fits at a place; by default, and where there is no such place, at the end.
+    """Return the offers for a place; by default, and where there is no such place, for the end.
 
     Raises:
         ParseError: The text is no formula.
@@ -414,7 +409,7 @@ def offers_view(text: str, path: str | None, functions: Mapping[str, Function]) 
 
 
 def _places(formula: Formula) -> Iterator[PlaceName]:
-    """Yield all places, in the order of the text, that at the end last."""
+    """Yield all places, in the order of the text, the end last."""
     for path, step, scope in places_of(formula):
         numbers = [str(int(number) + 1) for number in _NUMBER.findall(path)]
         if step is not None:

@@ -1,4 +1,4 @@
-"""Exports of a formula: a Python script that makes the bytes of its picture again, or source of a back end."""
+"""Exports of a formula: a Python script that reproduces its picture bit for bit, or source of a back end."""
 
 from __future__ import annotations
 
@@ -51,28 +51,27 @@ def script_of(assignment: Assignment, file: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as it stands between three quotation marks; other characters than those of lines are escaped."""
+    """Return a text for a literal in triple quotation marks; line ends alone stay unescaped."""
     escaped = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').replace("\r", "\\r")
     return "".join(each if each == "\n" or each.isprintable() else ascii(each)[1:-1] for each in escaped)
 
 
 def writers() -> dict[str, Backend[Any]]:
-    """Return the back ends that write programs as source, as far as they have a device here, by name."""
+    """Return the back ends that write programs as source and have a device here, by name."""
     context = default_context()
     known = {device.backend: context.registry.backend(device.backend) for device in context.devices()}
     return {name: backend for name, backend in known.items() if backend.source is not None}
 
 
 def source_of(assignment: Assignment, name: str) -> str:
-    """Return the source of the whole formula, which begins with a comment that says how it is run without tileir.
+    """Return the source of the whole formula, headed by a comment on how to run it without tileir.
 
     Args:
         assignment: The formula, and its pictures.
         name: That of a back end among :func:`writers`.
 
     Raises:
-        TileError: TIL801, no device of such a back end is there; or what crafting raises.
-
+        TileError: TIL801, the back end has no device; or any error of crafting.
     """
     found = writers()
     write = found[name].source if name in found else None

@@ -1,8 +1,8 @@
 """Previews of the results of a formula: of large pictures the visible part first, then the rest.
 
-Compiling a formula well takes longer than anybody wants to wait who drags a control. So what is shown first comes from
-kernels that are there already, or from a program that was compiled with :attr:`tileir.Options.quick`, unless a newer
-request comes meanwhile; then the optimised one is compiled and takes its place: what remains is always of that.
+Compiling with optimisation takes too long for a control that is dragged. So the first picture comes from kernels that
+exist, or from a program compiled with :attr:`tileir.Options.quick`. Unless a newer request comes meanwhile, the
+optimised program is then compiled, and its picture is the final one.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from tileir_studio.design.bench import Array, Assignment
 from tileir_studio.serve.session import STALE, Event, Session
 
 LARGE: Final = 1 << 20
-"""Pixels from which on a part is worth a kernel of its own."""
+"""The fewest pixels of a picture whose visible part is worth a kernel of its own."""
 
 QUICK: Final = "quick"
-"""The event with what is shown until the optimised program is there."""
+"""The event of the picture until the optimised program is there."""
 
 _GRID: Final = 256
-"""Parts have corners on a grid of so many pixels, so that few sizes of them need kernels."""
+"""The grid, in pixels, of the corners of parts, so that few sizes need kernels."""
 
 
 Region = tuple[int, int, int, int]
 
 LONGEST: Final = 0.25
-"""Seconds of a run, as predicted, up to which the quick program is worth it: the other one is there soon after that."""
+"""The longest predicted run, in seconds, of a quick program: the optimised one is there soon after."""
 
 SMOOTH: Final = 0.05
-"""The same where it ran before: moves that follow closely would never see the optimised one, so one of them waits."""
+"""That limit where it ran before: fast moves would never see the optimised program, so one of them waits."""
 
 _predicted: Final[WeakKeyDictionary[Executable, float]] = WeakKeyDictionary()
-"""What runs take, since a control that is dragged asks each time."""
+"""A cache of predicted seconds, since each move of a control asks."""
 
 
 def preview(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
     """Yield one result of a formula, as the colours of its pixels, row by row.
 
-    With ``region``, the top, left, height and width of what is visible, that comes first where the picture is large.
-    An event ``quick``, which has the form of ``preview``, or ``part`` comes before where there is more to compile;
-    ``preview`` then has a picture only where that is another one.
+    With ``region``, the top, left, height and width of the visible part, that part of a large picture comes first. An
+    event ``quick``, which has the form of ``preview``, or ``part`` comes before where more has to be compiled;
+    ``preview`` then has a picture only if it differs.
     """
     assignment = session.bench.assignment(request, session.folder)
     region = _region(request, assignment.pictures[0].shape)
@@ -77,13 +77,13 @@ def preview(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 @contextmanager
 def _given_up_with(session: Session) -> Iterator[None]:
-    """Leave what is inside once nobody waits for the answer any more."""
+    """Leave the block once the request is stale."""
     with suppress(CancelledError), cancelled_if(lambda: session.is_stale):
         yield
 
 
 def _quick(request: Mapping[str, Any], assignment: Assignment, region: Region | None) -> Event | None:
-    """Return what is shown until the optimised program is there; None where that is worth waiting for."""
+    """Return a picture for the time until the optimised program is there; None where it takes too long."""
     begun = time.perf_counter()
     found = quick_results(assignment, region)
     if found is None:
@@ -98,7 +98,7 @@ def _quick(request: Mapping[str, Any], assignment: Assignment, region: Region | 
 def _by_parts(
     session: Session, request: Mapping[str, Any], assignment: Assignment, region: Rectangle
 ) -> Iterator[Event]:
-    """Yield what is visible, then the whole, unless a newer request comes while the parts of that are computed."""
+    """Yield the visible part, then the whole, unless a newer request comes between the parts."""
     begun = time.perf_counter()
     whole: Array | None = None
     rows, columns = assignment.pictures[0].shape[:2]
@@ -126,14 +126,14 @@ def _part(assignment: Assignment, place: Rectangle, shown: Array) -> Event:
 
 
 def _whole(assignment: Assignment, shown: Array, seconds: float, count: int, before: Event | None = None) -> Event:
-    """Return the event of a whole picture, without the picture where the event before it had the same."""
+    """Return the event of a whole picture, without the picture where the event before it had an equal one."""
     view = {"size": shown.shape[:2], "seconds": seconds, "results": count, "text": assignment.formula.text}
     pictures = {"preview": shown.tobytes()}
     return Event("preview", view, {} if before is not None and before.pictures == pictures else pictures)
 
 
 def _region(request: Mapping[str, Any], shape: tuple[int, ...]) -> Rectangle | None:
-    """Return what comes first, as far as there is such; None where the whole comes at once.
+    """Return the region that comes first; None where the whole comes at once.
 
     Raises:
         TileError: TIL913, it is not four whole numbers.
@@ -152,7 +152,7 @@ def _region(request: Mapping[str, Any], shape: tuple[int, ...]) -> Rectangle | N
 
 
 def _on_grid(start: int, size: int, whole: int) -> tuple[int, int]:
-    """Return the first of some pixels and their number, widened to a multiple of the grid as far as there are more."""
+    """Return the start and size of a range of pixels, widened to a multiple of the grid inside the picture."""
     first = start // _GRID * _GRID
     widened = min(-(-(start + size - first) // _GRID) * _GRID, whole)
     return min(first, whole - widened), widened
@@ -168,22 +168,22 @@ def run(assignment: Assignment) -> tuple[tuple[Array, ...], float]:
 
 
 def shown_pixels(levels: Array) -> Array:
-    """Return levels as red, green, blue and opacity, as a canvas takes them."""
+    """Return levels as red, green, blue and opacity for a canvas."""
     from PIL import Image  # slow to import, and most jobs need none
 
     return np.asarray(Image.fromarray(levels).convert("RGBA"))
 
 
 def chosen(request: Mapping[str, Any], count: int) -> int:
-    """Return the number of the result that is looked at."""
+    """Return the number of the requested result; 0 where there is none of it."""
     number = request.get("result", 0)
     return number if isinstance(number, int) and 0 <= number < count else 0
 
 
 def quick_results(assignment: Assignment, region: Region | None) -> tuple[Rectangle | None, tuple[Any, ...]] | None:
-    """Return results, or a part of them and where it is, of kernels that are there soon; None where they take too long.
+    """Return results, or a part with its place, of kernels that are soon ready; None where they take too long.
 
-    A fault is none here: the optimised program has it, too, or else need not fail.
+    Errors are dropped: the optimised program raises them too, or does not fail.
     """
     pictures = assignment.pictures
     candidates = tuple(_candidates(assignment))
@@ -203,7 +203,7 @@ def quick_results(assignment: Assignment, region: Region | None) -> tuple[Rectan
 
 
 def _candidates(assignment: Assignment) -> Iterator[CraftedFormula]:
-    """Yield formulas that compute the same: as it was dragged, so that a release shows what the last move did."""
+    """Yield equivalent formulas, the dragged ones first, so that a release reuses the kernels of the last move."""
     if assignment.dragged is not None:
         yield assignment.dragged
         yield _quickly(assignment.dragged)

@@ -14,14 +14,14 @@ down = convolve(weights=[-1 -2 -1; 0 0 0; 1 2 1]) of image
 edges = magnitude of across, down
 gaussian(sigma=1.2) of edges
 """
-"""What the designer begins with."""
+"""The first formula of the designer."""
 
 _SIDE: Final = 512
 _NOISE: Final = 0.04
 
 
 def sample_picture() -> bytes:
-    """Return a PNG, always the same."""
+    """Return the sample as a PNG, equal in every call."""
     from PIL import Image  # the server needs it for this alone
 
     file = io.BytesIO()

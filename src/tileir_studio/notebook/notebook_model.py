@@ -1,4 +1,4 @@
-"""Model of the designer's widget in the kernel: its text, and answers to the jobs that its page asks for."""
+"""Model of the designer's widget in the kernel: its text, and answers to the jobs of its page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tileir_studio.serve.uploads import keep, store
 
 _STATIC: Final = files("tileir_studio") / "static"
 _JOBS: Final = frozenset({*DESIGNER, "devices"})
-"""What the page may ask for: programs of the explorer are none of it."""
+"""Jobs of the page; those of the explorer are not among them."""
 
 _RANKS: Final = (2, 3)
 
@@ -82,7 +82,7 @@ class FormulaDesigner(anywidget.AnyWidget):
 
 
 def _start_of(text: str, names: Sequence[str], *, given: bool) -> dict[str, Any]:
-    """Return what the page begins with: a picture, and one for each further input."""
+    """Return the data that the page begins with: a picture, and one for each further input."""
     try:
         inputs = parse(text).inputs
     except TileError:
@@ -93,7 +93,7 @@ def _start_of(text: str, names: Sequence[str], *, given: bool) -> dict[str, Any]
 
 
 def contents_of(pictures: Sequence[Any]) -> list[bytes]:
-    """Return pictures as files; raises TileError, TIL912, for what is none."""
+    """Return pictures as ``.npy`` files; raises TileError, TIL912, for an array that is no picture."""
     return [_npy(number, each) for number, each in enumerate(pictures)]
 
 

@@ -1,4 +1,4 @@
-"""The designer in notebooks: a widget whose text is a formula, and which the kernel answers."""
+"""The designer in notebooks: a widget whose text is a formula, answered by the kernel."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ def designer(formula: CraftedFormula | str | None = None, *pictures: Any) -> For
     without the limits of ``tileir studio``.
 
     Args:
-        formula: What it begins with; by default edges of the first picture.
+        formula: The initial formula; by default edges of the first picture.
         pictures: An array for each input, [rows, columns] or [rows, columns, channels]; by default a sample.
 
     Raises:
         TileError: TIL903, anywidget is not installed; TIL912, an array is no picture.
-
     """
     try:
         import anywidget  # noqa: F401  # what the model below needs

@@ -1,1 +1,1 @@
-"""The server of the page, its workers, and who may talk to them."""
+"""The server of the page, its workers, and its access control."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ADDRESS: Final = "127.0.0.1"
 
 _MEMORY: Final = 4
-"""GiB that a request may take."""
+"""The default limit of the memory of a request, in GiB."""
 
 _SECONDS: Final = 30.0
 
@@ -38,7 +38,7 @@ function (Picture[H, W{channels}]) -> (Blurred) {{
     Blurred = Sums / 49.0;
 }}
 """
-"""For pictures in grey and in colour."""
+"""The example for pictures in grey and in colour."""
 
 FORMULA_SUFFIX: Final = ".formula"
 
@@ -64,7 +64,7 @@ def studio(file: Path | None, port: int, no_browser: bool, time_limit: float, me
     from tileir_studio.serve.workshop import Limits
 
     limits = Limits(time_limit, int(memory_limit * 2**30))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what lies in the folder goes, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the folder is removed, too
     with tempfile.TemporaryDirectory(prefix="tileir-studio-") as folder, suppress(KeyboardInterrupt):
         start = start_of(file, Path(folder))
         with _listening(port) as listener:
@@ -72,7 +72,7 @@ def studio(file: Path | None, port: int, no_browser: bool, time_limit: float, me
 
 
 def start_of(file: Path | None, folder: Path) -> Start:
-    """Return what the page begins with: a program, or a formula, on a picture that was given or on a sample.
+    """Return the data that the page begins with: a program or a formula, on a given picture or a sample.
 
     Raises:
         TileError: TIL901, the file cannot be read; TIL912, it is too large.

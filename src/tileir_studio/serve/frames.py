@@ -9,25 +9,25 @@ from typing import Any, Final, Protocol
 import orjson
 
 READY: Final = "ready"
-"""What a worker says before the first request."""
+"""The message of a worker before the first request."""
 
 DONE: Final = "done"
-"""What a worker says behind the last event of each request."""
+"""The message of a worker after the last event of each request."""
 
 NUMBER: Final = "number"
-"""What each request has, one more than the one before."""
+"""The key of the number of a request, which counts up."""
 
 GIVEN_UP: Final = "given_up"
-"""What a worker is told with the number of a request that nobody waits for any more."""
+"""The key of a message with the number of a stale request."""
 
 _LENGTH: Final = struct.Struct("<I")
 
 
 class Reader(Protocol):
-    """Bytes that come in some time."""
+    """An asynchronous stream of bytes."""
 
     async def readexactly(self, n: int) -> bytes:
-        """Return so many bytes."""
+        """Return the next ``n`` bytes."""
 
 
 def encoded(message: Mapping[str, Any], pictures: Mapping[str, bytes] | None = None) -> bytes:

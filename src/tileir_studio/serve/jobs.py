@@ -1,4 +1,4 @@
-"""All that the page can ask for: one table of jobs, and what becomes of their faults."""
+"""All jobs of the page in one table, and the events of their faults."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tileir_studio.views.explorer import EXPLORER
 from tileir_studio.views.views import faults_of, plain
 
 JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER, **DESIGNER})
-"""What can be asked for, by name; a further view of the page adds its own table."""
+"""All jobs, by name; a further view of the page adds its own table."""
 
 SHORT: Final = frozenset({"check", "complete", "formula", "formula.edit", "formula.offers", "functions"})
-"""Looks at texts, which run nothing."""
+"""Checks of texts, which run nothing."""
 
 PATIENT: Final = frozenset({"formula.steps", "formula.probe", "formula.export"})
-"""What nobody waits for who drags a control."""
+"""Jobs that may wait while a control is dragged."""
 
 
 def answer(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield the events of a request. What is wrong with it, or with its program, is one of them, and the last."""
+    """Yield the events of a request. Faults of it, or of its program, are the last one."""
     try:
         name = str(request.get("job"))
         if name not in JOBS:
@@ -46,6 +46,6 @@ def answer(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def faults_event(error: TileError, text: str | None = None) -> Event:
-    """Return the event that tells of faults; places count where they lie in ``text``."""
+    """Return the event of faults; places count where they lie in ``text``."""
     source = None if text is None else Source(text)
     return Event("faults", [plain(fault) for fault in faults_of(error.diagnostics, source)])

@@ -1,6 +1,6 @@
-"""The server of the page: files, jobs as streams of events, uploads and pictures. All that thinks is in the workers.
+"""The server of the page: files, jobs as streams of events, uploads and pictures. Workers do all computing.
 
-Bodies of requests, no longer than they may be, and answers that go on: Server-Sent Events.
+Bodies of requests, limited in length, and streamed answers: Server-Sent Events.
 
 Access control of the server: it answers pages that it sent itself, on this machine, that know its token.
 
@@ -75,13 +75,12 @@ _HEADERS: Final = tuple(
 
 @attrs.frozen
 class Guard:
-    """Refuses what does not come from the page of this server, before anything of it is read.
+    """Refuses requests that do not come from the page of this server, before their bodies are read.
 
     Attributes:
-        app: What answers the others.
-        port: Of the server.
-        token: What requests below ``/api/`` have to know.
-
+        app: The guarded application.
+        port: The port of the server.
+        token: The token that requests below ``/api/`` must carry.
     """
 
     app: ASGIApp
@@ -132,7 +131,7 @@ MOST_REQUEST: Final = 8 << 20
 """Bytes of a request; JSON may take several for each character of a program."""
 
 _PICTURES: Final = 64
-"""Pictures that are kept until the page asks for them."""
+"""The most pictures that are kept until the page asks for them."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -148,15 +147,14 @@ class Start:
     """Data that the page begins with.
 
     Attributes:
-        name: Of the program.
+        name: The name of the program.
         text: The program.
-        values: Of inputs that were given.
+        values: The given values of inputs.
         files: The names of files among them, by those of their uploads.
-        formula: What the designer begins with.
+        formula: The formula of the designer.
         picture: The upload that it is applied to.
         inputs: The uploads of inputs that have another one, by their names.
-        view: What is shown first: ``explorer`` or ``designer``.
-
+        view: The first view: ``explorer`` or ``designer``.
     """
 
     name: str
@@ -174,9 +172,8 @@ class Studio:
     """The routes of the page.
 
     Attributes:
-        workshop: Does the work.
-        start: What the page begins with.
-
+        workshop: The workers.
+        start: The data that the page begins with.
     """
 
     workshop: Workshop
@@ -186,13 +183,13 @@ class Studio:
 
     @_static.default
     def _files(self) -> dict[str, bytes]:
-        """Return the files of the page by name, read once: no path that a request names is ever opened."""
+        """Return the files of the page by name, read once: no path of a request is ever opened."""
         folder = files("tileir_studio") / "static"
         names = (each.name for each in folder.iterdir() if each.is_file()) if folder.is_dir() else ()
         return {name: (folder / name).read_bytes() for name in names}
 
     async def page(self, _: Request) -> Response:
-        """Answer with the page itself, which holds no secret: its token is in the part of the address it keeps."""
+        """Answer with the page itself, which holds no secret: its token is in the fragment of the address."""
         return self._file("index.html")
 
     async def static(self, request: Request) -> Response:
@@ -229,7 +226,7 @@ class Studio:
         return EventStream(self._events(asked, lane, number))
 
     async def _frames(self, request: Mapping[str, Any], lane: str, turn: int | None) -> AsyncGenerator[bytes, None]:
-        """Yield events with their pictures beside them, as they are: for what has to be quick."""
+        """Yield events as frames, with uncompressed pictures beside them, for fast updates."""
         try:
             async for event in self.workshop.ask(request, lane, turn):
                 yield frames.encoded({"event": event.name, "view": event.view}, event.pictures)
@@ -284,10 +281,10 @@ def app_of(start: Start, workshop: Workshop, *, port: int, token: str) -> ASGIAp
     """Return the application, behind its guard.
 
     Args:
-        start: What the page begins with.
-        workshop: Does the work; it is closed with the application.
-        port: On which the server listens.
-        token: What the page has to know.
+        start: The data that the page begins with.
+        workshop: The workers; closed with the application.
+        port: The port of the server.
+        token: The token of the page.
     """
     studio = Studio(workshop, start)
     routes = [
@@ -311,7 +308,7 @@ async def _lifespan(workshop: Workshop, _: Starlette) -> AsyncIterator[None]:
 
 TEXTS: Final = "text/event-stream; charset=utf-8"
 FRAMES: Final = "application/octet-stream"
-"""The form of :mod:`tileir_studio.serve.frames`, which pictures stand in as they are."""
+"""The media type of :mod:`tileir_studio.serve.frames`, which hold uncompressed pictures."""
 
 
 class TooLargeError(Exception):
@@ -340,7 +337,7 @@ async def body_of(request: Request, most: int) -> bytes:
 
 
 def as_event(name: str, view: Any) -> bytes:
-    """Return one event; JSON has no line ends, so that one line holds it."""
+    """Return one event on one line: JSON has no line ends."""
     return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(view) + b"\n\n"
 
 
@@ -350,8 +347,7 @@ class EventStream:
 
     Attributes:
         events: The events as bytes. It is closed in any case.
-        form: What they are.
-
+        form: The media type.
     """
 
     events: AsyncGenerator[bytes, None]

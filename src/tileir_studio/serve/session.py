@@ -15,7 +15,7 @@ from tileir_studio.views.subject import Subject
 
 @attrs.frozen
 class Event:
-    """Something that a job has found out: a view as plain values, and pictures that belong to it, by name."""
+    """A finding of a job: a view as plain values, and pictures that belong to it, by name."""
 
     name: str
     view: Any
@@ -31,13 +31,12 @@ _SNAPSHOTS: Final = 4
 
 @attrs.define
 class Session:
-    """State of a worker: where uploads are, and the programs, pictures and formulas that it used last.
+    """State of a worker: the folder of uploads, and the programs, pictures and formulas that it used last.
 
     Attributes:
         folder: Where uploads are.
-        request: The number of the request that is answered.
-        given_up: The number of the last request that nobody waits for any more; another thread may set it.
-
+        request: The number of the current request.
+        given_up: The number of the last request that is stale; another thread may set it.
     """
 
     folder: Path
@@ -48,7 +47,7 @@ class Session:
 
     @property
     def is_stale(self) -> bool:
-        """True if nobody waits for the answer any more: what has parts looks here between them."""
+        """True if the answer is no longer needed; jobs check it between their parts."""
         return self.given_up >= self.request
 
     def snapshot(self, subject: Subject) -> Snapshot:
@@ -65,4 +64,4 @@ class Session:
 
 
 Job: TypeAlias = Callable[[Session, Mapping[str, Any]], Iterator[Event]]
-"""What answers a request of one kind, with events as soon as there are any; it raises TileError for what is wrong."""
+"""A function that yields the events of one kind of request as they come, and raises TileError for faults."""

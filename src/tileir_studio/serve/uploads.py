@@ -1,4 +1,4 @@
-"""Files that somebody gave to the page: bounded, kept for a while under the digest of their content, read as arrays."""
+"""Uploaded files: bounded, kept for a while under the digest of their content, read as arrays."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_BYTES: Final = 16 << 20
-"""Of one upload."""
+"""The most bytes of an upload."""
 
 MOST_PIXELS: Final = 50_000_000
-"""Of a picture."""
+"""The most pixels of a picture."""
 
 MOST_ELEMENT_BYTES: Final = 1 << 30
-"""Of an array, once it is read."""
+"""The most bytes of an array, once it is read."""
 
 KEPT: Final = 32
 """Uploads that are kept; then the oldest goes."""
 
 _LASTING: Final = "lasting"
-"""The folder of what the page begins with."""
+"""The folder of files that the page begins with."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 _MAGIC: Final = b"\x93NUMPY"
@@ -52,13 +52,13 @@ def store(folder: Path, content: bytes) -> str:
 
 
 def check_size(content: bytes) -> None:
-    """Raise TileError, TIL912, for what is too large to be read."""
+    """Raise TileError, TIL912, if an upload is too large."""
     if len(content) > MOST_BYTES:
         raise fail("TIL912", f"the upload has {len(content)} bytes; at most {MOST_BYTES >> 20} MiB are read")
 
 
 def keep(folder: Path, content: bytes) -> str:
-    """Keep what the page begins with, whatever its size, as long as the folder is there; return its name."""
+    """Keep a file that the page begins with, of any size, for the life of the folder; return its name."""
     name = _name_of(content)
     (folder / _LASTING).mkdir(exist_ok=True)
     (folder / _LASTING / name).write_bytes(content)
@@ -73,7 +73,7 @@ def read(folder: Path, name: str) -> Array:
     """Return the array of an upload: a ``.npy`` file as it is, a picture as f32 from 0 to 1.
 
     Raises:
-        TileError: TIL912, there is no such upload, or it is neither, or too large once it is read.
+        TileError: TIL912, there is no such upload, its form is another one, or it is too large once it is read.
     """
     places = (folder / name, folder / _LASTING / name) if _NAME.fullmatch(name) else ()
     path = next(filter(Path.is_file, places), None)

@@ -1,6 +1,6 @@
 """``python -m tileir_studio.serve.worker FOLDER BYTES``: answers requests in a process that may be killed.
 
-What a program of a user can do wrong, it does here: hang, fill the memory, or bring the process down.
+User programs may hang, fill the memory, or crash the process; they do so here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def main(folder: str, memory_bytes: int) -> None:
 
     Args:
         folder: Where uploads are.
-        memory_bytes: What the process may write to at most; 0 for no limit.
+        memory_bytes: The limit of writable memory; 0 for no limit.
     """
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what drivers print would get between the replies
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of drivers would get between the replies
     limit_memory(memory_bytes)
     requests: Requests = queue.SimpleQueue()
     session = Session(Path(folder))
@@ -48,7 +48,7 @@ def _tell(replies: BinaryIO, name: str, view: object = None, pictures: Mapping[s
 
 
 def _read(stream: BinaryIO, requests: Requests, session: Session) -> None:
-    """Pass requests on, and which are given up; where none will come any more, end the process, whatever it does."""
+    """Pass on requests and their cancellations; at the end of the stream, end the process at once."""
     while (request := frames.read(stream)) is not None:
         if frames.GIVEN_UP in request:
             session.given_up = request[frames.GIVEN_UP]
@@ -58,10 +58,9 @@ def _read(stream: BinaryIO, requests: Requests, session: Session) -> None:
 
 
 def limit_memory(count: int) -> None:
-    """Let the process write to so many bytes at most, where the system can limit that.
+    """Limit the memory that the process may write to, where the system can do that.
 
-    What it may write to counts, not what it may address: drivers of graphics cards reserve address space that is many
-    times their memory, and would fail.
+    Address space is not limited: drivers of graphics cards reserve many times their memory, and would fail.
     """
     if count <= 0:
         return

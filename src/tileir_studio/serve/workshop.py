@@ -1,7 +1,7 @@
 """Workers for requests: processes with limits of time and memory, so that no request can hang or kill the page.
 
-Requests of one lane replace one another: the newest wins, and those before it are given up. A worker that does not
-answer in time, that ends, or whose request nobody waits for any more is killed, and another takes its place.
+Requests of one lane replace one another: the newest wins, and those before it are given up. A worker that times out,
+that ends, or whose request is stale is killed and replaced.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from tileir_studio.serve.jobs import PATIENT, SHORT, faults_event
 from tileir_studio.serve.session import STALE, Event
 
 GRACE: Final = 1.0
-"""Seconds in which a request that a newer one has replaced may still end, before its worker is killed: about as many as
-the start of another one takes."""
+"""Seconds for a replaced request to end before its worker is killed: about the start of another worker."""
 
 QUICK_SECONDS: Final = 5.0
-"""How long a look at a text may take."""
+"""The time limit of a check of a text."""
 
 _CHUNK: Final = 1 << 20
 
 
 class StaleError(Exception):
-    """A newer request has taken the place of this one."""
+    """A newer request has replaced this one."""
 
 
 @attrs.frozen
 class Limits:
-    """Limits of one request: seconds, and bytes of memory, 0 for as many as there are."""
+    """Limits of one request: seconds, and bytes of memory, 0 for no limit."""
 
     seconds: float = 30.0
     memory_bytes: int = 0
@@ -46,7 +45,7 @@ class Limits:
 
 @attrs.define(eq=False, repr=False)
 class _Worker:
-    """A process, started when it is first needed, and again after each end."""
+    """A process, started on demand, and again after each end."""
 
     folder: Path
     memory_bytes: int
@@ -58,13 +57,13 @@ class _Worker:
     async def answers(
         self, request: Mapping[str, Any], replaced: asyncio.Event, seconds: float, first_seconds: float
     ) -> AsyncIterator[Event]:
-        """Yield the events of a request; the last one tells of a limit or an end, if there was any.
+        """Yield the events of a request; the last one reports a limit or an end, if there was any.
 
         Args:
-            request: It.
+            request: The request.
             replaced: Is set once there is a newer one.
-            seconds: What it may take.
-            first_seconds: What it may take where the process has answered none yet, and loads modules for it.
+            seconds: Its time limit.
+            first_seconds: Its time limit where the process has answered none yet, and loads modules for it.
 
         Raises:
             StaleError: A newer request came.
@@ -87,7 +86,7 @@ class _Worker:
                     return
                 if message["event"] == STALE and replaced.is_set():
                     finished = True
-                    await frames.received(process.stdout)  # what says that it is done
+                    await frames.received(process.stdout)  # DONE
                     raise StaleError
                 yield Event(message["event"], message["view"], pictures)
         except TimeoutError:
@@ -105,10 +104,10 @@ class _Worker:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_CHUNK,
-                start_new_session=os.name == "posix",  # so that it ends with all its children, by us alone
+                start_new_session=os.name == "posix",  # a group of its own, which stop() kills
             )
             assert self._process.stdout is not None
-            await frames.received(self._process.stdout)  # it is ready: no request pays for its start
+            await frames.received(self._process.stdout)  # READY: no request pays for the start
             self._is_warm = False
         return self._process
 
@@ -123,12 +122,12 @@ class _Worker:
 
     @property
     def number(self) -> int:
-        """Number that the system gives the process; 0 where there is none."""
+        """Process id; 0 where there is none."""
         process = self._process
         return 0 if process is None or process.returncode is not None else process.pid
 
     async def stop(self) -> None:
-        """End the process, whatever it does, and those that it started."""
+        """Kill the process and its children."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -140,8 +139,8 @@ class _Worker:
         if process.stdin is not None:
             process.stdin.close()
         if process.stdout is not None:
-            # A pipe whose buffer is full is not read, and asyncio waits for its end, which comes behind what is in it.
-            with suppress(RuntimeError, ConnectionError):  # somebody else reads it; it broke
+            # Drain the pipe: asyncio waits for its end, which comes behind a full buffer.
+            with suppress(RuntimeError, ConnectionError):  # another task reads it; it broke
                 await process.stdout.read()
         await process.wait()
 
@@ -152,7 +151,7 @@ _SMALLER: Final = "make the program or its arrays smaller, or give it more with 
 async def _next(
     reader: asyncio.StreamReader, replaced: asyncio.Event, seconds: float, given_up: Callable[[], object]
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the next message; where a newer request comes first, tell the worker, and give it some time.
+    """Return the next message; where a newer request comes first, tell the worker, and wait for ``GRACE`` seconds.
 
     Raises:
         TimeoutError: None came in time.
@@ -182,7 +181,7 @@ _REPORT: Final = (
 
 
 _LANES: Final = 1000
-"""Lanes whose last turn is remembered."""
+"""The most lanes whose last turn is remembered."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -195,12 +194,11 @@ class _Lane:
 
 @attrs.define(eq=False)
 class Workshop:
-    """Three workers: one for looks at texts, which are short, one for what may wait, and one for all else.
+    """Three workers: for checks of texts, which are short, for patient requests, and for all others.
 
     Attributes:
         folder: Where uploads are.
-        limits: What one request may take.
-
+        limits: The limits of each request.
     """
 
     folder: Path
@@ -239,7 +237,7 @@ class Workshop:
                     yield event
 
     def _enter(self, name: str, turn: int | None) -> asyncio.Event:
-        """Return what is set once there is a newer request of the lane; the one before this learns of it."""
+        """Return an event that is set once the lane has a newer request; set that of the request before."""
         older = self._lanes.pop(name, None)
         replaced = asyncio.Event()
         if older is None or turn is None or turn > older.turn:
@@ -256,7 +254,7 @@ class Workshop:
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The numbers of the processes that look at texts and that run programs; 0 for one that is not there."""
+        """The ids of the processes that check texts and that run programs; 0 for a missing one."""
         return self._quick.number, self._thorough.number
 
     async def close(self) -> None:

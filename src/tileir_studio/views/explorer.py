@@ -2,13 +2,10 @@
 
 Nothing here knows of HTTP or processes.
 
-The data flow of a typed function as a layered drawing.
+The data flow of a typed function as a layered drawing. Constants are no nodes: their readers show their values.
 
-Constants are no nodes: those who read them show their values.
-
-The stages that the page can show: a table of families, each of which names its stages and makes their texts.
-
-A further stage is one more family, or one more entry of one; the page draws what it is told of.
+The stages that the page can show: a table of families, each of which names its stages and makes their texts. A further
+stage is one more family, or one more entry of one; the page draws the stages that it is sent.
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ from tileir_studio.views.views import (
 
 _RUNS: Final = 5
 _SECONDS: Final = 0.5
-"""A program is run this often, unless that takes longer."""
+"""A program is run ``_RUNS`` times, or for these seconds."""
 
 
 def _check(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
@@ -74,7 +71,7 @@ def _check(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _compile(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield what is known as soon as it is known: the text's faults, then stages, data flow and costs.
+    """Yield results as soon as they are there: the text's faults, then stages, data flow and costs.
 
     With ``stage``, the name of one, its view comes right behind the list of all, if it is there.
     """
@@ -172,7 +169,7 @@ EXPLORER: Final[Mapping[str, Job]] = MappingProxyType(
         "upload": _upload,
     }
 )
-"""What the explorer asks for."""
+"""The jobs of the explorer."""
 
 
 def costs_of(program: Program, target: Target, found: Origins, explained: Explanation | None = None) -> CostView:
@@ -215,7 +212,7 @@ def _kernel(cost: KernelCost, statements: tuple[int, ...], measured: float | Non
 
 
 def _roofs(program: Program, target: Target) -> Iterator[Roof]:
-    """Yield what the machine computes in a second, and what each of its memories passes on."""
+    """Yield the peak rate of operations of the machine, and the bandwidth of each of its memories."""
     machine = machine_of(hardware_of(target), target)
     floats = [view.shape.dtype for view in program.main.refinements if view.shape.dtype.is_float]
     if floats:
@@ -227,7 +224,7 @@ def _roofs(program: Program, target: Target) -> Iterator[Roof]:
 
 
 MOST_NODES: Final = 300
-"""Values that are drawn: more are a thicket that nobody reads."""
+"""The most values that are drawn: more are unreadable."""
 
 
 def graph_of(function: Function, found: Origins) -> GraphView:
@@ -260,7 +257,7 @@ def graph_of_snapshot(snapshot: Snapshot) -> GraphView:
     """Return the data flow of a program, that of all ranks where there is a mesh.
 
     Raises:
-        ArgumentError: TIL351 or TIL352, the mesh is none, or does not go with attributes of the program.
+        ArgumentError: TIL351 or TIL352, the text is no mesh, or does not fit attributes of the program.
     """
     if snapshot.subject.mesh is None:
         return graph_of(snapshot.stages.typed, snapshot.origins)
@@ -307,12 +304,11 @@ class Stage:
     """One stage of a program.
 
     Attributes:
-        entry: What the page lists.
+        entry: Its entry in the list of the page.
         text: Makes its text.
         json: Makes its JSON; None where a stage is text only.
-        regions: Tells which lines of the text came of which statements.
-        before: Makes the text of the stage that it is compared with; None where it is compared with none.
-
+        regions: Maps lines of the text to statements of the program.
+        before: Makes the text of the stage that it is compared with; None for no comparison.
     """
 
     entry: StageEntry
@@ -381,11 +377,11 @@ def _listings(snapshot: Snapshot) -> Iterator[Stage]:
 
 
 FAMILIES: Final[tuple[Callable[[Snapshot], Iterator[Stage]], ...]] = (_front, _ranks, _stripe, _kernels, _listings)
-"""What there is to see, from the program to the code."""
+"""All families, from the program to the code."""
 
 
 def stages_of(snapshot: Snapshot) -> dict[str, Stage]:
-    """Return all stages by name, in the order of the way down. None of their texts is made yet."""
+    """Return all stages by name, from the program down to the code; their texts are made on demand."""
     return {stage.entry.name: stage for family in FAMILIES for stage in family(snapshot)}
 
 

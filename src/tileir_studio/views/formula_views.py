@@ -21,7 +21,7 @@ from tileir_formula.verifier import faults_of as rules_broken
 from tileir_studio.views.views import Fault, faults_of, plain
 
 RESULTS = "results"
-"""The node of what the formula returns."""
+"""The node of the results of the formula."""
 
 _FIRST: Final = re.compile(r"steps\[\d+\]")
 
@@ -37,7 +37,7 @@ class PlaceView:
 
 @attrs.frozen
 class OutsideView:
-    """Tensors outside of a group that its steps read: ``label`` is what the text calls one."""
+    """A tensor outside of a group that its steps read: ``label`` is its name in the text."""
 
     node: str
     label: str
@@ -57,18 +57,17 @@ class GroupDrawing:
 
 @attrs.frozen
 class FormulaView:
-    """A text that is a formula, though one that may break rules.
+    """A text that is a formula, though it may break rules.
 
     Attributes:
         text: The formula.
         controls: As JSON of :class:`tileir_formula.editing.controls.FormulaControls`.
         faults: The rules that it breaks.
         places: The nodes of the drawing.
-        wires: What reads what.
-        layers: How many there are.
-        slots: How many the widest one has.
+        wires: From each node to those that read it.
+        layers: The number of layers.
+        slots: The width of the widest layer.
         groups: The drawings of all groups.
-
     """
 
     text: str
@@ -83,14 +82,14 @@ class FormulaView:
 
 @attrs.frozen
 class BrokenView:
-    """A text that is no formula, and why."""
+    """A text that is no formula, and its faults."""
 
     text: str
     faults: tuple[Fault, ...]
 
 
 def formula_view(text: str, functions: Mapping[str, Function]) -> FormulaView | BrokenView:
-    """Return what there is to show of a text."""
+    """Return the view of a text."""
     try:
         formula = parse(text)
     except ParseError as error:
@@ -99,7 +98,7 @@ def formula_view(text: str, functions: Mapping[str, Function]) -> FormulaView | 
 
 
 def view_of(text: str, formula: Formula, controls: FormulaControls, functions: Mapping[str, Function]) -> FormulaView:
-    """Return what there is to show of a formula that was parsed."""
+    """Return the view of a parsed formula."""
     drawing = drawing_of(reads_of(formula))
     return FormulaView(
         text,
@@ -114,7 +113,7 @@ def view_of(text: str, formula: Formula, controls: FormulaControls, functions: M
 
 
 def reads_of(formula: Formula) -> dict[str, tuple[str, ...]]:
-    """Return what each node reads: inputs nothing, steps and groups at the top inputs and others, and the results."""
+    """Return the nodes that each node reads: none for inputs; inputs and steps or groups at the top for the rest."""
     inputs = [f"inputs[{number}]" for number in range(len(formula.inputs))]
     reads, last = _reads_in(formula, "", dict.fromkeys(inputs, ""))
     reads.setdefault(RESULTS, {last or inputs[0]: None})
@@ -122,7 +121,7 @@ def reads_of(formula: Formula) -> dict[str, tuple[str, ...]]:
 
 
 def group_drawing(formula: Formula, group: str) -> GroupDrawing:
-    """Return the drawing of the steps of a group, below what they read from outside of it."""
+    """Return the drawing of the steps of a group, below the nodes that they read from outside of it."""
     outside: dict[str, str] = {}
     reads, _ = _reads_in(formula, f"{group}.", outside)
     steps = {node: tuple(above) for node, above in reads.items() if node not in outside}
@@ -133,9 +132,9 @@ def group_drawing(formula: Formula, group: str) -> GroupDrawing:
 
 
 def _reads_in(formula: Formula, prefix: str, outside: dict[str, str]) -> tuple[dict[str, dict[str, None]], str | None]:
-    """Return what the steps and groups right below a prefix read, and the last of them.
+    """Return the nodes read by the steps and groups right below a prefix, and the last of these steps.
 
-    What is no such step is noted in ``outside``, with what the page calls it.
+    Other nodes are added to ``outside``, with their labels on the page.
     """
     reads: dict[str, dict[str, None]] = {node: {} for node in outside}
     last = None
@@ -167,18 +166,18 @@ def _reads_in(formula: Formula, prefix: str, outside: dict[str, str]) -> tuple[d
 
 
 def _implied(scope: Scope) -> tuple[str, str]:
-    """Return what a step reads that names nothing, and what the page calls it."""
+    """Return the node that a step without named sources reads, and its label on the page."""
     if scope.before is not None:
         return scope.before, scope.before
     return (f"{scope.groups[-1]}.{PREVIOUS}", PREVIOUS) if scope.groups else ("inputs[0]", scope.inputs[0])
 
 
 def _node_below(prefix: str, path: str) -> str | None:
-    """Return the path of the step or group right below a prefix that a path lies in; None where it lies elsewhere."""
+    """Return the path of the step or group right below a prefix that holds a path; None where none does."""
     found = _FIRST.match(path, len(prefix)) if path.startswith(prefix) else None
     return None if found is None else path[: found.end()]
 
 
 def as_event(view: FormulaView | BrokenView) -> Any:
-    """Return a view as plain values; ``broken`` says which it is."""
+    """Return a view as plain values; ``broken`` tells the two classes apart."""
     return {**plain(view), "broken": isinstance(view, BrokenView)}

@@ -40,14 +40,14 @@ _WRITTEN: Final = re.compile(
     re.VERBOSE,
 )
 _SUFFIX: Final = re.compile(r"_(?:acc|lanes|\d+)\Z")
-"""What lowering appends to the name of a value: sums of it, their lanes, and numbers that tell copies apart."""
+"""Suffixes that lowering appends to the name of a value: for sums, their lanes, and numbered copies."""
 
 _END: Final = re.compile(r"\}|\t\.size\t")
 
 
 @attrs.frozen
 class Origins:
-    """The statements, by number, that values and comments stand for."""
+    """The statements, by number, of values and comments."""
 
     names: dict[str, int]
     comments: dict[str, tuple[int, ...]]
@@ -73,7 +73,7 @@ def origins(function: Function, graph: typed.Function) -> Origins:
 
 
 def _operations(graph: typed.Function) -> Iterator[tuple[typed.Operation, dict[str, Constant]]]:
-    """Yield all operations, those of the steps of loops too, with the constants beside them."""
+    """Yield all operations, also those in bodies of loops, with the constants beside them."""
     pending, seen = [graph], {id(graph)}
     while pending:
         function = pending.pop()
@@ -117,7 +117,7 @@ def _lines_by_name(text: str, pattern: re.Pattern[str], found: Origins) -> Itera
 
 
 def stripe_regions(text: str, found: Origins) -> tuple[Region, ...]:
-    """Return the lines of each block that has comments, and of scalars of the values that the comments tell of."""
+    """Return the lines of each block that has comments, and of scalars whose statements these comments name."""
     regions: list[Region] = []
     opened: list[tuple[int, list[str]]] = []
     for line, content in enumerate(text.split("\n")):
@@ -155,9 +155,9 @@ def semtree_regions(text: str, kernels: Sequence[KernelFunction], found: Origins
 
 
 def listing_regions(text: str, kernels: Sequence[KernelFunction], found: Origins) -> tuple[Region, ...]:
-    """Return the lines of each function of generated code whose name is that of a kernel, or holds it.
+    """Return the lines of each function of generated code whose name is or contains that of a kernel.
 
-    What stands right above it, such as comments, belongs to it.
+    The lines right above it, such as comments, belong to it.
     """
     names = sorted(((kernel.name, kernel) for kernel in kernels), key=lambda pair: -len(pair[0]))
     regions = []
@@ -178,7 +178,7 @@ def listing_regions(text: str, kernels: Sequence[KernelFunction], found: Origins
 
 
 def _with_lines(text: str, kernels: list[Region], found: Origins) -> tuple[Region, ...]:
-    """Return kernels, and within those of several statements the lines that write what one of these computes."""
+    """Return kernels, and in those of several statements the lines that write the value of one of these."""
     lines = text.split("\n")
     regions = [region for region in kernels if region.statements]
     for kernel in [region for region in regions if len(region.statements) > 1]:

@@ -1,6 +1,6 @@
 """A program compiled all the way down for one device, with the Stripe program after each pass.
 
-What a stage has that the one before has not, line by line.
+Also the lines that differ between two stages.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ class Snapshot:
     """All stages of one program.
 
     Attributes:
-        subject: What was asked for.
+        subject: The subject of the request.
         types: Dtype and shape of each input.
-        device: What it is compiled for.
+        device: The device that it is compiled for.
         target: The facts that its passes are computed for.
         steps: Its passes.
         stages: One function at every stage.
         after: The name of each pass, with the program that it returned, in order.
-
     """
 
     subject: Subject
@@ -52,7 +51,7 @@ class Snapshot:
 
     @cached_property
     def origins(self) -> Origins:
-        """The statements that values and comments stand for."""
+        """The statements of values and comments."""
         return origins(self.stages.tile, self.stages.typed)
 
     @cached_property
@@ -69,7 +68,7 @@ class Snapshot:
 
     @property
     def forms(self) -> Mapping[str, str]:
-        """Forms of generated code that the back end of the device may show, and their titles."""
+        """Forms of generated code that the back end of the device may show, with their titles."""
         return default_context().registry.backend(self.device.backend).forms
 
 
@@ -92,7 +91,7 @@ def snapshot_of(subject: Subject, folder: Path) -> Snapshot:
 
 
 def target_of(subject: Subject) -> Target | TargetChoice | None:
-    """Return the target that a request names, one of those that come with tileir: a page opens no files.
+    """Return the target that a request names, among those of tileir: a page opens no files.
 
     Raises:
         TileError: TIL547, there is none of that name.
@@ -104,11 +103,11 @@ def target_of(subject: Subject) -> Target | TargetChoice | None:
 
 
 MOST_COMPARED: Final = 4000
-"""Lines that are compared one by one: beyond, all between the first and the last difference counts as changed."""
+"""Lines that are compared one by one: beyond, all between the first and last difference counts as changed."""
 
 
 def changed_lines(before: str, after: str) -> tuple[tuple[int, int], ...]:
-    """Return ranges, first to last (exclusive, from 0), of the lines of ``after`` that are new or stand elsewhere."""
+    """Return ranges, first to last (exclusive, from 0), of the lines of ``after`` that are new or moved."""
     old, new = before.split("\n"), after.split("\n")
     head = _common(zip(old, new, strict=False))
     most = min(len(old), len(new)) - head

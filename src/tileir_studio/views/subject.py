@@ -1,4 +1,4 @@
-"""Subject of a request: a program, its inputs, and a device; from JSON that anybody may send."""
+"""Subject of a request: a program, its inputs, and a device; from untrusted JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tileir.core import attrs, fail
 from tileir_studio.design.checking import MOST_CHARACTERS
 
 _MOST_WORD: Final = 4096
-"""Characters of a text that is no program."""
+"""The most characters of a text that is no program."""
 
 
 @attrs.frozen
@@ -18,13 +18,12 @@ class Subject:
 
     Attributes:
         text: The program.
-        values: For each input, by name, what the command line calls VALUE: ``f32[3, 4]`` for random numbers, a
-            number, or ``upload:`` and the name of an upload.
+        values: For each input, by name, a VALUE of the command line: ``f32[3, 4]`` for random numbers, a number, or
+            ``upload:`` and the name of an upload.
         device: The id of a device; None for the default.
         target: The name of a target whose passes the program gets; None for the device's own.
         passes: A pipeline instead of those; None for none.
         mesh: The ranks that the data flow is partitioned over, as in ``x=2,y=2``; None for one device.
-
     """
 
     text: str
@@ -55,7 +54,7 @@ def texts_of(request: Mapping[str, Any], name: str) -> dict[str, str]:
     """Return an object of a request that has a text for each input.
 
     Raises:
-        TileError: TIL913, it is something else.
+        TileError: TIL913, it has another form.
     """
     values = request.get(name, {})
     if not isinstance(values, dict):
@@ -67,7 +66,7 @@ def text_of(request: Mapping[str, Any]) -> str:
     """Return the text of the program.
 
     Raises:
-        TileError: TIL913, there is none, or a longer one than anybody reads.
+        TileError: TIL913, there is none, or it is too long.
     """
     text = request.get("text")
     if not isinstance(text, str):
@@ -80,10 +79,10 @@ def text_of(request: Mapping[str, Any]) -> str:
 
 
 def word_of(request: Mapping[str, Any], name: str) -> str:
-    """Return a text that has to be there.
+    """Return a required text.
 
     Raises:
-        TileError: TIL913, it is not.
+        TileError: TIL913, it is missing.
     """
     word = word_or_none(request, name)
     if word is None:
@@ -92,10 +91,10 @@ def word_of(request: Mapping[str, Any], name: str) -> str:
 
 
 def word_or_none(request: Mapping[str, Any], name: str) -> str | None:
-    """Return a text that may be there; None where it is not, or is empty.
+    """Return an optional text; None where it is missing or empty.
 
     Raises:
-        TileError: TIL913, it is something else.
+        TileError: TIL913, it has another form.
     """
     return _word(name, request.get(name))
 
@@ -109,7 +108,7 @@ def _word(name: str, value: object) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether UTF-8 can say it: JSON may hold halves of surrogate pairs."""
+    """Return whether UTF-8 can encode a text: JSON may hold halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Inputs as the page says them to arrays, and results to what the page shows."""
+"""Inputs of a request to arrays, and results to views of the page."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 UPLOAD: Final = "upload:"
 
 MOST_ELEMENTS: Final = 1 << 28
-"""Of random arrays of one program."""
+"""The most elements of the random arrays of one program."""
 
 _SHOWN_SIDE: Final = 1024
-"""Pixels of each side of a picture that is shown, at most."""
+"""The most pixels of each side of a picture that is shown."""
 
 
 def types_of(function: Function, subject: Subject, folder: Path) -> dict[str, TensorType]:
     """Return the type of each input.
 
     Raises:
-        TileError: An input is missing, or what is said of it means nothing; all such faults at once.
+        TileError: An input is missing, or its value means nothing; all such faults at once.
     """
     given = {name: _described(name, text, folder) for name, text in subject.values}
     known = {tensor.name for tensor in function.inputs}
@@ -46,7 +46,7 @@ def types_of(function: Function, subject: Subject, folder: Path) -> dict[str, Te
 
 
 def arrays_of(types: Mapping[str, TensorType], subject: Subject, folder: Path) -> dict[str, Any]:
-    """Return an array or number for each input: what was given, else random numbers, always the same ones.
+    """Return an array or number for each input: the given one, else random numbers, equal in every run.
 
     Raises:
         TileError: TIL708, the arrays would be too large; TIL912, an upload is gone.
@@ -82,7 +82,7 @@ def _described(name: str, text: str, folder: Path) -> Any:
 
 
 def result_view(name: str, array: Array) -> tuple[ResultView, bytes | None]:
-    """Return what is shown of a result, and a PNG where it can be seen as a picture."""
+    """Return the view of a result, and a PNG where it can be seen as a picture."""
     dtype = DType.of(array.dtype)
     kind = f"{dtype.value if dtype else array.dtype}[{', '.join(map(str, array.shape))}]"
     shown = np.array2string(array, threshold=64, edgeitems=3, separator=", ", max_line_width=100)
@@ -99,7 +99,7 @@ def result_view(name: str, array: Array) -> tuple[ResultView, bytes | None]:
 
 
 def _png(array: Array) -> bytes | None:
-    """Return a picture of what has the shape of one; values beyond 0 to 1 are cut off."""
+    """Return a PNG of an array that has the shape of a picture; values beyond 0 to 1 are cut off."""
     if array.ndim not in (2, 3) or min(array.shape[:2]) < 2:
         return None
     step = max(1, -(-max(array.shape[:2]) // _SHOWN_SIDE))

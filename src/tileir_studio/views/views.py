@@ -24,7 +24,7 @@ class Fault:
 
 @attrs.frozen
 class InputView:
-    """An input of the program, and a type for it that somebody may begin with."""
+    """An input of the program, with a suggested type."""
 
     name: str
     dims: tuple[str, ...] | None
@@ -53,7 +53,7 @@ class StageEntry:
 
 @attrs.frozen
 class Region:
-    """Lines ``first`` to ``last`` (exclusive, from 0) of a stage came of these statements of the program."""
+    """Lines ``first`` to ``last`` (exclusive, from 0) of a stage that came of these statements of the program."""
 
     first: int
     last: int
@@ -62,7 +62,7 @@ class Region:
 
 @attrs.frozen
 class StageView:
-    """The text of one stage, and which of its lines the stage before does not have."""
+    """The text of one stage, and its lines that the stage before does not have."""
 
     name: str
     title: str
@@ -75,7 +75,8 @@ class StageView:
 class NodeView:
     """A value of the data flow, with its place in a layered drawing: layers go down, slots to the right.
 
-    ``cut`` says along which axes of a mesh ranks share it out, and ``exchange`` what they exchange to have it, and why.
+    ``cut`` names the mesh axes along which ranks share it, and ``exchange`` the exchange that provides it, and its
+    reason.
     """
 
     name: str
@@ -104,8 +105,8 @@ class GraphView:
 class KernelView:
     """Cost of one kernel; times are in seconds, ``intensity`` in operations for each byte moved.
 
-    ``runs`` says how often it runs, and on which conditions; it is empty for what runs once. ``counted`` tells whether
-    the time of the program has it, as it has one side of each branch.
+    ``runs`` gives the number and conditions of its launches; it is empty for one that runs once. ``counted`` tells
+    whether the time of the program includes it: of a branch, it includes one side.
     """
 
     name: str
@@ -131,7 +132,7 @@ class Roof:
 
 @attrs.frozen
 class CostView:
-    """The costs of a program on a target, what these take for granted, and the roofs above its kernels."""
+    """The costs of a program on a target, their assumptions, and the roofs above its kernels."""
 
     target: str
     kernels: tuple[KernelView, ...]
@@ -143,7 +144,7 @@ class CostView:
 
 @attrs.frozen
 class ResultView:
-    """A result of a run; ``picture`` names a PNG among what the reply carries, where it can be seen as one."""
+    """A result of a run; ``picture`` names a PNG of the reply, where it can be seen as one."""
 
     name: str
     type: str
@@ -156,7 +157,7 @@ class ResultView:
 
 @attrs.frozen
 class RunView:
-    """The results of a run, and the median of the seconds that it took."""
+    """The results of a run, and the median of its times in seconds."""
 
     results: tuple[ResultView, ...]
     seconds: float
@@ -164,12 +165,12 @@ class RunView:
 
 
 def plain(view: Any) -> Any:
-    """Return a view as what JSON can hold."""
+    """Return a view as plain values for JSON."""
     return attrs.asdict(view) if attrs.has(type(view)) else view
 
 
 def faults_of(diagnostics: Iterable[Diagnostic], source: Source | None = None) -> tuple[Fault, ...]:
-    """Return diagnostics with those places that lie in ``source``, or in any text where that is None."""
+    """Return diagnostics, with those places that lie in ``source``, or in any text where that is None."""
     return tuple(_fault(diagnostic, source) for diagnostic in diagnostics)
 
 
