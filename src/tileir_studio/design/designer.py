@@ -423,17 +423,17 @@ def _name(step: Step | Repeat) -> str:
 
 
 _SIDE: Final = 96
-"""Pixels of the longer side, at most."""
+"""The most pixels of the longer side."""
 
 _MOST: Final = 24
-"""Steps at the top that have one."""
+"""The most steps at the top with a thumbnail."""
 
 _MOST_IN_GROUPS: Final = 12
-"""Steps in groups that have one, since each of these takes kernels of its own."""
+"""The most steps in groups with a thumbnail, since each takes kernels of its own."""
 
 
 def thumbnails(assignment: Assignment) -> Iterator[Event]:
-    """Yield what the steps and groups at the top make."""
+    """Yield the results of the steps and groups at the top."""
     formula = assignment.formula.formula
     numbers = range(1, min(len(formula.steps), _MOST) + 1)
     if numbers:
@@ -442,7 +442,7 @@ def thumbnails(assignment: Assignment) -> Iterator[Event]:
 
 
 def thumbnails_in_groups(assignment: Assignment) -> Iterator[Event]:
-    """Yield what each step in a group makes in the first round, one after the other."""
+    """Yield the result of each step in a group in the first round, one after the other."""
     formula = assignment.formula.formula
     inside = (path for path, step, scope in places_of(formula) if scope.groups and isinstance(step, Step))
     for path in islice(inside, _MOST_IN_GROUPS):
@@ -453,13 +453,13 @@ def thumbnails_in_groups(assignment: Assignment) -> Iterator[Event]:
 
 
 def in_first_round(formula: Formula, path: str) -> Formula:
-    """Return a formula whose result is what a step in groups makes in the first round of all of these."""
+    """Return a formula whose result is that of a step in groups in the first round of all of these."""
     numbers = [int(number) for number in _NUMBER.findall(path)]
     return attrs.evolve(formula, steps=_until(formula.steps, numbers), results=(Source(numbers[0] + 1),))
 
 
 def _until(steps: Sequence[Step | Repeat], numbers: Sequence[int]) -> tuple[Step | Repeat, ...]:
-    """Return the steps until one, and groups on the way to it with one round that ends with it."""
+    """Return the steps up to one; groups around it get a single round, which ends with it."""
     first, *rest = numbers
     last = steps[first]
     if isinstance(last, Repeat) and rest:

@@ -203,7 +203,7 @@ def quick_results(assignment: Assignment, region: Region | None) -> tuple[Rectan
 
 
 def _candidates(assignment: Assignment) -> Iterator[CraftedFormula]:
-    """Yield equivalent formulas, the dragged ones first, so that a release reuses the kernels of the last move."""
+    """Yield equivalent formulas, first the dragged formula, so that a release reuses the kernels of the last move."""
     if assignment.dragged is not None:
         yield assignment.dragged
         yield _quickly(assignment.dragged)

@@ -99,7 +99,7 @@ class _Scope:
         lines: Destination of its instructions.
         repeated: Whether it is an iteration of a loop.
         written: Pure instructions written into it.
-        remembered: Keys of what was remembered in it.
+        remembered: Keys of the values remembered in it.
     """
 
     lines: list[str]
@@ -160,11 +160,11 @@ class FunctionText:
         return result
 
     def recalled(self, key: Key) -> Any:
-        """Return what was remembered of pure instructions that dominate; None if there is nothing."""
+        """Return the value remembered for pure instructions that dominate; None if there is none."""
         return self._remembered.get(key)
 
     def remember(self, key: Key, found: object) -> None:
-        """Remember what pure instructions give, to the end of the scope that is being written."""
+        """Remember the value of pure instructions to the end of the current scope."""
         self._remembered[key] = found
         self._scopes[-1].remembered.append(key)
 
