@@ -9,7 +9,7 @@ import pytest
 
 import tileir_testing
 from tileir import testing
-from tileir.core import beside
+from tileir.core import companions
 
 
 def test_names_are_those_of_the_package() -> None:
@@ -48,8 +48,8 @@ def test_the_command() -> None:
 def test_what_is_not_installed_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(beside, "installed", lambda _: ())
-    beside.provided.cache_clear()
+    monkeypatch.setattr(companions, "installed", lambda _: ())
+    companions.provided.cache_clear()
     assert testing.main() == 2
     assert "TIL811" in (told := capsys.readouterr().err)
     assert "tileir.testing needs tileir_testing, which is not installed: pip install tileir" in told

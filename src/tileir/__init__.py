@@ -204,7 +204,7 @@ if not typing.TYPE_CHECKING:  # or every unknown name would have a type
                 value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
             return value
         if name in _BESIDE:
-            from tileir.core.beside import provided
+            from tileir.core.companions import provided
 
             value = globals()[name] = provided(name)
             return value

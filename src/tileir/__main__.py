@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from tileir.core.beside import provided
+from tileir.core.companions import provided
 from tileir.core.errors import BackendError
 
 

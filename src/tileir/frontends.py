@@ -7,6 +7,6 @@ a front end tells of a file.
 
 from tileir.core.array_value import settled
 from tileir.driver.frontends import Frontend
-from tileir.driver.known_functions import Files, KnownFunction, keep_note, kept, recalled, recalled_note
+from tileir.driver.function_cache import Files, KnownFunction, keep_note, kept, recalled, recalled_note
 
 __all__ = ["Files", "Frontend", "KnownFunction", "keep_note", "kept", "recalled", "recalled_note", "settled"]

@@ -33,7 +33,7 @@ def _package() -> ModuleType:
     Raises:
         BackendError: TIL811, it is not installed.
     """
-    from tileir.core.beside import provided
+    from tileir.core.companions import provided
 
     package: ModuleType = provided("testing")  # type: ignore[assignment]
     return package

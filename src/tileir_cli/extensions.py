@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tileir.core.beside import PACKAGES, not_installed
+from tileir.core.companions import PACKAGES, not_installed
 from tileir.core.distributions import distribution_of, name_of
 from tileir.core.errors import BackendError, TileError
 from tileir.core.extensions import EXTENSIONS, Kind

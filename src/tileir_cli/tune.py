@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tileir.core.text.quantities import seconds_text
-from tileir.driver.winners import Trial
+from tileir.driver.tuned_pipelines import Trial
 from tileir.passes.pipelines.catalog import load_pipeline
 from tileir.passes.pipelines.pipeline import to_text as pipeline_text
 from tileir_cli import values as cli_values

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from strategies.sources import BACKENDS, PACKAGE, ROOT, imports_of, name_of, python_files, tree_of
-from tileir.core.beside import PACKAGES, WHEELS
+from tileir.core.companions import PACKAGES, WHEELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from strategies.plans import SIZE, binary
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.core.ops import Op
-from tileir.core.process.cancelling import CancelledError, cancelled_if
+from tileir.core.process.cancellation import CancelledError, cancelled_if
 from tileir.runtime.interface import Choice, Condition, Options, Repetition, SequencingExecutor
 from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
 from tileir.semtree.text.parser import parse_kernel

@@ -9,7 +9,7 @@ import pytest
 import tileir
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError, TileError, VerifyError
-from tileir.core.process.cancelling import CancelledError, cancelled_if
+from tileir.core.process.cancellation import CancelledError, cancelled_if
 from tileir.core.targets.target import Target
 from tileir.driver import compiler
 from tileir.driver.compiler import compile_stages

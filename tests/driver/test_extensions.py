@@ -15,7 +15,7 @@ import pytest
 import tileir
 from strategies.wheels import install
 from tileir import ops
-from tileir.core.beside import WHEELS
+from tileir.core.companions import WHEELS
 from tileir.core.extensions import EXTENSIONS, Extensions, Kind, installed
 from tileir.core.targets import target_file
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline, resolve_pipeline

@@ -9,7 +9,7 @@ import pytest
 
 import tileir
 from strategies.wheels import install
-from tileir.core import beside
+from tileir.core import companions
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.driver.forms import STAGES
 from tileir_cli import main as cli
@@ -154,9 +154,9 @@ def test_what_is_not_installed_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(EXTENSIONS, "find", lambda _: ())
-    monkeypatch.setattr(beside, "installed", lambda _: ())
+    monkeypatch.setattr(companions, "installed", lambda _: ())
     EXTENSIONS.forget()
-    beside.provided.cache_clear()
+    companions.provided.cache_clear()
     try:
         said = r"TIL811.*needs tileir_formula, which is not installed: pip install tileir"
         with pytest.raises(tileir.BackendError, match=rf"stage='formula' {said[8:]}"):

@@ -137,7 +137,7 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "accumulator set to zero for every aggregation",
-        "schedule.emitter",
+        "schedule.block_writer",
         "return stripe.Constant(into, use.dtype, use.aggregation.identity(use.dtype))",
         "value = 0",
         "accumulate,vectorise_reduction{vector_bytes=16}",
@@ -248,14 +248,14 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "inside and outside overlap",
-        "passes.regions.inside",
+        "passes.regions.interior",
         "within = attrs.evolve(index, range=high - low)",
         "within = attrs.evolve(index, range=high - low + 1)",
         "accumulate,separate{least=1,share=1,operations=0}",
     ),
     Mutant(
         "one side forgotten",
-        "passes.regions.inside",
+        "passes.regions.interior",
         "2 if low and high < size else 1)",
         "1)",
         "accumulate,separate{least=1,share=1,operations=0}",
@@ -290,14 +290,14 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "inside one too long",
-        "passes.regions.inside",
+        "passes.regions.interior",
         "high = min(high, least // -step + 1)",
         "high = min(high, least // -step + 2)",
         tests="passes/test_split_border.py",
     ),
     Mutant(
         "inside one too early",
-        "passes.regions.inside",
+        "passes.regions.interior",
         "low = max(low, -(least // step))",
         "low = max(low, -(least // step) - 1)",
         tests="passes/test_split_border.py",

@@ -23,7 +23,7 @@ from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import WarpRole
-from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.attention import ATTEND, ATTEND_BACK, Attending
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Special

@@ -23,7 +23,7 @@ from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import BulkCopy, BulkStore, For, LoopKind, MatrixMultiply, WarpRole
 from tileir.semtree.rewrite import statements
-from tileir.stripe.attending import ATTEND, Attending
+from tileir.stripe.attention import ATTEND, Attending
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Special
 from tileir.typed.ir import TensorType

@@ -14,7 +14,7 @@ from tileir.core.ops import Aggregation
 from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.algorithms.scan import Scan
-from tileir.passes.analysis.running import running
+from tileir.passes.analysis.running_aggregates import running
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.rewrites.canonicalise import Canonicalise

@@ -13,7 +13,7 @@ from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.scan import Scan
 from tileir.passes.algorithms.window import Window
-from tileir.passes.analysis.running import terms_of
+from tileir.passes.analysis.running_aggregates import terms_of
 from tileir.passes.base import run
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower

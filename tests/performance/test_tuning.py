@@ -9,7 +9,7 @@ import pytest
 
 import tileir
 from tileir.core.errors import fail
-from tileir.driver.winners import TUNING, WINNER
+from tileir.driver.tuned_pipelines import TUNING, WINNER
 from tileir_performance.tuning import candidates, contest, search as tuning
 from tileir_performance.tuning.contest import Contest
 from tileir_performance.tuning.search import Progress

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.driver.winners import TUNING
+from tileir.driver.tuned_pipelines import TUNING
 from tileir.passes.pipelines.catalog import load_pipeline
 from tileir.passes.pipelines.pipeline import to_json
 from tileir.passes.schedules.scripted import Scripted, with_scripts

@@ -21,7 +21,7 @@ from strategies.executors import DEVICES
 from strategies.plans import plan_of
 from strategies.tile import Drawn
 from tileir.core.errors import BackendError
-from tileir.core.process.cancelling import CancelledError, cancelled_if
+from tileir.core.process.cancellation import CancelledError, cancelled_if
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Options
 from tileir.runtime.plans.dependencies import dependencies

@@ -22,7 +22,7 @@ from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart, Level, Outside, Pipeline, RFactor, Stage
-from tileir.schedule.steps.producing import ComputeAt, Inline
+from tileir.schedule.steps.producers import ComputeAt, Inline
 from tileir.schedule.steps.tensors import Interleave
 from tileir.schedule.tree import Known, Loop, Tail, leaves, no_producer, tree_of
 from tileir.semtree.interpret.interpreter import run_program

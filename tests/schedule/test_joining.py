@@ -20,7 +20,7 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.schedules.scripted import Scripted, with_scripts
 from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.steps.iterations import Fuse
-from tileir.schedule.steps.producing import JoinKernel
+from tileir.schedule.steps.producers import JoinKernel
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower as lower_to_kernels
 from tileir.stripe.check.verifier import verify

@@ -17,7 +17,7 @@ PYTHON: Final = (
     "backends/test_uninterrupted.py",
     "core/test_array_value.py",
     "core/test_attrs.py",
-    "core/test_cancelling.py",
+    "core/test_cancellation.py",
     "core/test_codec.py",
     "core/test_collection.py",
     "core/test_distributions.py",

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from tileir.core.dtype import DType
-from tileir.passes.analysis.running import running
+from tileir.passes.analysis.running_aggregates import running
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer

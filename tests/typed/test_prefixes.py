@@ -14,7 +14,7 @@ from strategies.prefix_programs import function_of, numbers, polytopes, strided
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.passes.analysis.running import running
+from tileir.passes.analysis.running_aggregates import running
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer

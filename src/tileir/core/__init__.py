@@ -86,7 +86,7 @@ with collection_paused(lasting=True):  # as in `tileir`, which cannot do so befo
         Op as Op,
         merges as merges,
     )
-    from tileir.core.process.cancelling import (
+    from tileir.core.process.cancellation import (
         CancelledError as CancelledError,
         cancelled_if as cancelled_if,
         checkpoint as checkpoint,

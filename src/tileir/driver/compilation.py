@@ -26,12 +26,12 @@ from tileir.core import (
     to_json,
 )
 from tileir.driver import programs
-from tileir.driver.known_functions import KnownFunction, large_arrays
+from tileir.driver.function_cache import KnownFunction, large_arrays
 from tileir.runtime.caches.carried_entries import Entries
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
 from tileir.runtime.interface import Compiler, DeviceInfo, Library
-from tileir.runtime.plans.kept_results import KeptResults
+from tileir.runtime.plans.cached_results import KeptResults
 from tileir.semtree.ir import KernelFunction, Program, Work
 from tileir.semtree.launches import launches, used_buffers
 from tileir.tile.ir import Function as TileFunction

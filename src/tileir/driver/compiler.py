@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tileir.core import SkippedPassWarning, Target, TileError, attrs, checkpoint, collection_paused, fail
-from tileir.driver.given_passes import given_passes
+from tileir.driver.pass_arguments import given_passes
 from tileir.driver.programs import Program, Source, described, stage_name
 from tileir.passes.base import Pass, for_target, run, run_at_once
-from tileir.passes.kernels.remembered import forget_kernels
+from tileir.passes.kernels.analysis_cache import forget_kernels
 from tileir.passes.recovery import Skipped, run_without_failing
 from tileir.schedule.remarks import Remark, Remarks, listening
 from tileir.semtree import ir as sem
@@ -136,7 +136,7 @@ def compile_stages(
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
-        CancelledError: The kernels are no longer wanted, by :func:`tileir.core.process.cancelling.cancelled_if`.
+        CancelledError: The kernels are no longer wanted, by :func:`tileir.core.process.cancellation.cancelled_if`.
     """
     with collection_paused():
         origin, arguments = described(source, arguments)

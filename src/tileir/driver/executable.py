@@ -19,8 +19,8 @@ from tileir.driver.calls.arguments import (
     ordered_by,
     passed_values,
 )
+from tileir.driver.calls.fast_calls import UsualCalls
 from tileir.driver.calls.pending import PendingCall, R_co
-from tileir.driver.calls.usual_calls import UsualCalls
 from tileir.driver.compilation import Compilation, ready, results_in
 from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.programs import (
@@ -133,7 +133,7 @@ class Executable(Generic[R_co]):
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """Warnings of suspicious code, for these types, and of temporaries far larger than the arguments."""
-        from tileir.core.beside import provided
+        from tileir.core.companions import provided
 
         warnings_of_compiled: Any = provided("warnings_of_compiled")
         found: tuple[Diagnostic, ...] = warnings_of_compiled(self._compilation.request, self.memory, lambda: self.sem)

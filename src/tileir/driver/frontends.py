@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from tileir.core import BackendError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import members
-from tileir.driver.known_functions import KnownFunction
+from tileir.driver.function_cache import KnownFunction
 from tileir.tile.ir import Function
 
 _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"onnx": "tileir-onnx"})

@@ -26,7 +26,7 @@ from tileir.driver.calls.arguments import (
 )
 from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.executable import Executable, compile_for
-from tileir.driver.known_functions import KnownFunction
+from tileir.driver.function_cache import KnownFunction
 from tileir.driver.programs import (
     Compilable,
     Program,

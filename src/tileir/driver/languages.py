@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from tileir.core import ArgumentError, BackendError, nearest
-from tileir.core.beside import PACKAGES, not_installed
+from tileir.core.companions import PACKAGES, not_installed
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import members
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeGuard, assert_never
 from tileir.core import ArgumentError, Diagnostic, DType
 from tileir.driver.calls.arguments import bind as bound, is_number, split, tensor_type, tensor_types
 from tileir.driver.frontends import frontend_of
-from tileir.driver.known_functions import KnownFunction
+from tileir.driver.function_cache import KnownFunction
 from tileir.semtree.ir import BufferRole, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -24,7 +24,7 @@ WrittenProgram: TypeAlias = Program | str | bytes | Path
 """A program, its text or JSON, or the file that has one of these."""
 
 Compilable: TypeAlias = Program | KnownFunction
-"""A program, or a known function from the cache on disk; see :mod:`tileir.driver.known_functions`."""
+"""A program, or a known function from the cache on disk; see :mod:`tileir.driver.function_cache`."""
 
 Source: TypeAlias = WrittenProgram | KnownFunction | Callable[..., Any]
 """A program in one of these forms, or a function of Python to be traced."""

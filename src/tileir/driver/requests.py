@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core import Target, attrs
 from tileir.driver.compilation import PROGRAM, Request
-from tileir.driver.given_passes import given_passes
+from tileir.driver.pass_arguments import given_passes
 from tileir.driver.programs import Compilable
 from tileir.driver.targets import TargetChoice, scheduling_target
-from tileir.driver.winners import tuned
+from tileir.driver.tuned_pipelines import tuned
 from tileir.runtime import Context, DeviceInfo, Options
 from tileir.runtime.caches.carried_entries import CarriedEntries
 from tileir.runtime.caches.file_digests import recall_digests

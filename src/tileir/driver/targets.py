@@ -78,7 +78,7 @@ def target_file(path: str) -> TargetFile:
     Raises:
         TileError: As :func:`choice_of`.
     """
-    from tileir.core.beside import nearest_or_wheel
+    from tileir.core.companions import nearest_or_wheel
     from tileir.core.targets.target_file import (  # only needed for named targets
         all_names_of_targets,
         loaded,

@@ -63,7 +63,7 @@ class DecidingExecutor(RepeatingExecutor, Protocol):
     Attributes:
         decides: If true, ``repeats`` is too, and :meth:`SequencingExecutor.sequence` takes a :class:`Repetition` on a
             :class:`Condition` and a :class:`Choice` in the place of a launch; it calls
-            :func:`tileir.core.process.cancelling.checkpoint` and handles signals now and then, so that loops can be
+            :func:`tileir.core.process.cancellation.checkpoint` and handles signals now and then, so that loops can be
             stopped. Otherwise plans test conditions themselves, and launch one kernel after the other.
     """
 

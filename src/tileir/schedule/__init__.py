@@ -3,7 +3,7 @@
 Re-exports the names that passes use: nests, remarks on kernels, and renaming of indices.
 """
 
-from tileir.schedule.emitter import identity_of as identity_of
+from tileir.schedule.block_writer import identity_of as identity_of
 from tileir.schedule.nest import (
     Nest as Nest,
     Node as Node,

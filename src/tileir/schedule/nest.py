@@ -16,7 +16,7 @@ from typing import Final
 
 from tileir.core import Aggregation, DType, NameScope, attrs, merges
 from tileir.poly.affine import Affine, movement, total
-from tileir.schedule.emitter import emit as emit
+from tileir.schedule.block_writer import emit as emit
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe

@@ -12,16 +12,16 @@ from typing import TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.core.targets.template_expressions import Value
+from tileir.schedule.application import Rearrangement, rearranged
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
-from tileir.schedule.rearranging import Rearrangement, rearranged
 from tileir.schedule.remarks import Fact, Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Sink, Skew
 from tileir.schedule.steps.legality import against_names, too_long
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, RFactor, Stage
-from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
+from tileir.schedule.steps.producers import ComputeAt, Inline, JoinKernel
 from tileir.schedule.steps.tensors import Interleave, Tensorise, Transpose
 from tileir.schedule.tree import Item, Known, Leaf, Loop, Producers, Size, Tree, no_producer, tree_of, walk, with_names
 from tileir.stripe import ir as stripe

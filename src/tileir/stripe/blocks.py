@@ -255,7 +255,7 @@ class Special(Node):
     ``zero``, and the hint ``prefetch`` (no output; the parameter ``ahead``, in elements). ``order`` (one input, one
     output; the parameter ``descending``, 0 or 1) stores the places of the elements of a row in sorted order, as
     :func:`tileir.core.numbers.arithmetic.order` does: as many as the output, a row of integers, has elements.
-    ``attend`` and ``attend_back`` are in :mod:`tileir.stripe.attending`, ``add_segments`` is in
+    ``attend`` and ``attend_back`` are in :mod:`tileir.stripe.attention`, ``add_segments`` is in
     :mod:`tileir.stripe.segments`. Others are for back ends and tensorisation, and have no meaning here.
     """
 

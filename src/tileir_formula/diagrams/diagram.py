@@ -1,7 +1,7 @@
 """The flexibility diagram of a catalogue: which functions a step has, with what arguments, conditions and merges.
 
-It is that of seed 002, chapter 2: functions of one picture around a compute pass, each with its arguments and the
-conditions that apply, and below it the functions that merge two.
+It shows functions of one picture around a compute pass, each with its arguments and the conditions that apply, and
+below it the functions that merge two.
 """
 
 from __future__ import annotations

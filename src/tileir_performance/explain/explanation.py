@@ -13,7 +13,7 @@ from tileir.driver.compiler import stripe_of
 from tileir.driver.notebook import MOST_KERNELS, cut
 from tileir.driver.programs import Source, described, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
-from tileir.driver.winners import tuned
+from tileir.driver.tuned_pipelines import tuned
 from tileir.passes.base import Pass, names_of, run
 from tileir.runtime import Context, DeviceInfo, owner_of
 from tileir.schedule.remarks import Remark, Remarks, listening

@@ -15,10 +15,10 @@ from tileir.core import ArgumentError, at_the_call, attrs, counted
 from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
-from tileir.driver.given_passes import refuse_functions
+from tileir.driver.pass_arguments import refuse_functions
 from tileir.driver.programs import Source, described, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
-from tileir.driver.winners import Trial
+from tileir.driver.tuned_pipelines import Trial
 from tileir.passes.base import Pass
 from tileir.runtime import Context, DeviceInfo, owner_of
 

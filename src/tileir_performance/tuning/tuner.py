@@ -20,7 +20,7 @@ from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import output_names
-from tileir.driver.winners import (
+from tileir.driver.tuned_pipelines import (
     TUNING,
     WINNER,
     Trial,

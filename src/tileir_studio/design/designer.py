@@ -2,7 +2,7 @@
 
 Nothing here knows of HTTP or processes.
 
-The offers for each place of a formula: the flexibility diagram of seed 002, for a place.
+The offers for each place of a formula: the part of the flexibility diagram that applies there.
 
 Completions of a text at a place: words of the language, functions, their parameters, choices, and names of steps. A
 half-written text can rarely be parsed, so the last line is examined, and those lines before it that parse.

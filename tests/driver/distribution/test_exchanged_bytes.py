@@ -17,7 +17,7 @@ from strategies.tile import cases
 from tileir.driver.distribution.collectives import carried_out
 from tileir.runtime.transports import THREADS, Transport
 from tileir.typed.inference.inference import infer
-from tileir.typed.sharding import pieced
+from tileir.typed.sharding import overlapped_merges
 from tileir.typed.sharding.interpreter import scattered
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def test_all_kinds_of_collectives(kind: str) -> None:
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter"])
 def test_merges_in_pieces(kind: str, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+    monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts))
     text, shardings, outputs = KINDS[kind]
     types = {name: ("f16", SHAPES[name]) for name in "AB"}
     program = tileir.partition(text, {"x": ranks}, shardings, outputs=outputs, arguments=types)
-    assert pieced.merged_in_pieces(program)
+    assert overlapped_merges.merged_in_pieces(program)
     engine = CountingThreads()
     run = tileir.distribute(program, engine, options=tileir.Options(quick=True))
     run(**{name: np.ones(SHAPES[name], np.float16) for name in "AB"})

@@ -20,7 +20,7 @@ from tileir.runtime.transports import THREADS, Message, Transport
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
-from tileir.typed.sharding import pieced
+from tileir.typed.sharding import overlapped_merges
 from tileir.typed.sharding.borders import Pieced, beside_work, bordered_steps
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def test_merges_in_pieces(case: Any, data: st.DataObject) -> None:
     least, random = 0 if case.dtype.name.startswith("U") else -3, np.random.default_rng(0)
     inputs = {n: np.asarray(random.integers(least, 4, s)).astype(case.dtype.numpy) for n, s in case.shapes.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+        patch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts))
         program = data.draw(partitioned(function))
         found = tileir.distribute(program, context=data.draw(st.sampled_from(contexts(program))), options=QUICK)(
             **inputs
@@ -115,7 +115,7 @@ def test_products_in_pieces(mesh: dict[str, int], rows: Any, dtype: str, monkeyp
     program = tileir.partition(PRODUCT, mesh, CUT, outputs={"C": rows}, arguments=[a, b])
     assert not any(isinstance(each, Pieced) for each in bordered_steps(program, 0))
     whole = [tileir.distribute(program, context=context, options=QUICK)(a, b) for context in contexts(program)]
-    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+    monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts))
     assert any(isinstance(each, Pieced) for each in bordered_steps(program, 0))
     for context, right in zip(contexts(program), whole, strict=True):
         np.testing.assert_array_equal(tileir.distribute(program, context=context, options=QUICK)(a, b), right)
@@ -126,7 +126,7 @@ def test_products_in_pieces(mesh: dict[str, int], rows: Any, dtype: str, monkeyp
 def test_ranks_that_have_nothing_to_merge(
     sizes: tuple[int, int, int], rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts, default=1))
+    monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts, default=1))
     m, k, n = sizes
     a, b = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
     program = tileir.partition(PRODUCT, {"x": 2}, CUT, outputs={"C": rows}, arguments=[a, b])
@@ -147,7 +147,7 @@ def test_pieces_are_sent_while_others_are_computed(
     ranks: int, rows: Any, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than two ranks meet again for a piece that all need when they have begun the next one."""
-    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: min(counts))
+    monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: min(counts))
     arrays = {"A": np.ones((8, 6), np.float32), "B": np.ones((6, 4), np.float32)}
     program = tileir.partition(PRODUCT, {"x": ranks}, CUT, outputs={"C": rows}, arguments=arrays)
     assert told(program, arrays, monkeypatch) == order.split()
@@ -160,13 +160,13 @@ def test_prices_decide_about_pieces(ranks: int, rows: Any) -> None:
     """Pieces of little are not worth a message, nor those of what travels beside other work anyway."""
     for size, pays in ((64, False), (1024, True)):
         program = tileir.partition(PRODUCT, {"x": ranks}, CUT, outputs={"C": rows}, arguments=[(size, size)] * 2)
-        assert bool(pieced.merged_in_pieces(program)) == pays
+        assert bool(overlapped_merges.merged_in_pieces(program)) == pays
     text = """function (A[M, K], B[K, N]) -> (C, D) {
         C[i, j : M, N] = +(A[i, k] * B[k, j]); D[i, j : K, N] = +(B[i, k] * B[k, j]);
     }"""
     outputs = {"C": rows, "D": ("x", None)}
     program = tileir.partition(text, {"x": ranks}, CUT, outputs=outputs, arguments=[(1024, 1024)] * 2)
-    assert not pieced.merged_in_pieces(program)
+    assert not overlapped_merges.merged_in_pieces(program)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_prices_decide_about_pieces(ranks: int, rows: Any) -> None:
     ids=["no axes", "no merge"],
 )
 def test_what_is_not_made_in_pieces(text: str, cut: Any, outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieced, "cheapest", lambda _, counts: max(counts))
+    monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts))
     program = tileir.partition(text, {"x": 2}, cut, outputs=outputs, arguments=[(8, 6), (6, 4)])
-    assert not pieced.merged_in_pieces(program)
+    assert not overlapped_merges.merged_in_pieces(program)
 
 
 def test_gradients_are_added_up_while_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from cuda.bindings import driver
 from tileir.core import BackendError, Diagnostic, Renewable
 from tileir.runtime import Event, Failure, failure_of
 from tileir.runtime.arrays import address_of
-from tileir.runtime.postponed import Postponed, Watchers, failed
+from tileir.runtime.deferred import Postponed, Watchers, failed
 from tileir_cuda.run.capturing import EVERYTHING, Capture
 from tileir_cuda.run.driver import NOT_READY, PROCESS, SUCCESS, checked, enter, fault
 from tileir_cuda.run.following import Use

@@ -301,7 +301,7 @@ def straight(features: tuple[str, ...]) -> Native:
 def looping(features: tuple[str, ...], turns: int) -> Native:
     """Return the runner of entries with loops and branches, which first asks Python after this many iterations.
 
-    It raises errors of signal handlers, and :class:`~tileir.core.process.cancelling.CancelledError`.
+    It raises errors of signal handlers, and :class:`~tileir.core.process.cancellation.CancelledError`.
     """
     code = _looping_code(features)
     run, python = _LOOPING(code.addresses[0]), ctypes.addressof(_PYTHON)

@@ -8,7 +8,7 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.process.forking import Renewable
-from tileir.runtime.postponed import Postponed, failed
+from tileir.runtime.deferred import Postponed, failed
 from tileir_opencl.run.events import InFlight, OpenCLEvent, sorted_out
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 

@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from tileir.core.errors import BackendError
 from tileir.runtime import Event, Failure, failure_of
-from tileir.runtime.postponed import Watchers
+from tileir.runtime.deferred import Watchers
 from tileir_opencl.run.faults import failed_command
 
 STATUS: Final = cl.event_info.COMMAND_EXECUTION_STATUS

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeAlias, get_type_hints
 
-from tileir.core.beside import nearest_or_wheel
+from tileir.core.companions import nearest_or_wheel
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.json.brackets import misplaced

@@ -66,7 +66,7 @@ class ShownProgram(ShownWhole):
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks."""
-        from tileir.core.beside import provided  # only notebooks draw
+        from tileir.core.companions import provided  # only notebooks draw
 
         try:
             to_svg: Any = provided("to_svg")

@@ -18,7 +18,7 @@ from tileir.typed.boxes import Box, elements, shared, sizes_of
 from tileir.typed.ir import Collective
 from tileir.typed.sharding.exchanges import Piece, dtype_merged, kind_of, pieces
 from tileir.typed.sharding.mesh import CollectiveKind, Mesh
-from tileir.typed.sharding.pieced import in_turn
+from tileir.typed.sharding.overlapped_merges import in_turn
 
 if TYPE_CHECKING:
     from tileir.runtime.transports import Array, Message, Transport

@@ -26,7 +26,6 @@ from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
 from tileir.driver.distribution.collectives import Moving, Rooms, Share, begun, merged_state, merging, part_of
 from tileir.driver.distribution.engines import engine_called, pickled, refusing
-from tileir.driver.distribution.meeting import Rank
 from tileir.driver.distribution.on_device import (
     Arriving,
     at_home,
@@ -38,6 +37,7 @@ from tileir.driver.distribution.on_device import (
     merged_together,
     resident,
 )
+from tileir.driver.distribution.rounds import Rank
 from tileir.driver.distribution.stepping import DistributedStepper
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.running import Running, running
+from tileir.passes.analysis.running_aggregates import Running, running
 from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Scan(ReplacingPass):
     """Turn contractions over intervals that grow by one term (running sums and the like) into scans.
 
-    ``O[i] = +(X[k])`` over ``k <= i``, and all equivalent forms that :func:`tileir.passes.analysis.running.running`
+    ``O[i] = +(X[k])`` over ``k <= i``, and all forms that :func:`~tileir.passes.analysis.running_aggregates.running`
     recognises, becomes a kernel over the other indices of the output. Each of its points visits the terms in order, in
     a block whose index is tagged ``serial``, and keeps an accumulator. If terms and outputs are contiguous, a vector of
     them is loaded at a time and scanned in log2 steps (Hillis and Steele 1986); if they are contiguous along another

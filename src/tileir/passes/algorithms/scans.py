@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tileir.core import NameScope, attrs
 from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.running import Running
+from tileir.passes.analysis.running_aggregates import Running
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule import Node, Use, emit, with_values

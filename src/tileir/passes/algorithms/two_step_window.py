@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.running import Terms, terms_of
+from tileir.passes.analysis.running_aggregates import Terms, terms_of
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.poly.affine import Affine

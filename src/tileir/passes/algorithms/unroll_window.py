@@ -17,7 +17,7 @@ from tileir.passes.analysis.accesses import address, is_element, lone_store
 from tileir.passes.base import at_least, map_kernels, selected_kernel
 from tileir.passes.kernels.merge import made_once
 from tileir.passes.kernels.unroll_and_jam import MERGES
-from tileir.passes.rewrites.through import reading_inside
+from tileir.passes.rewrites.redirected_loads import reading_inside
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule import Refused, moved, refused, reindexed, renamed
 from tileir.stripe.aliases import byte_size

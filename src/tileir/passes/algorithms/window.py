@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.running import Terms, running, terms_of
+from tileir.passes.analysis.running_aggregates import Terms, running, terms_of
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
 from tileir.poly.affine import Affine

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.rewrites.decided import bounds_of_scalars
+from tileir.passes.rewrites.affine_places import bounds_of_scalars
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Special, Statement, Store

@@ -26,7 +26,7 @@ from tileir.passes.kernels.expansion import called_block
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, remark
 from tileir.stripe import ir as stripe
-from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.attention import ATTEND, ATTEND_BACK, Attending
 
 _PER_BASE: Final = rounded(1.0 / math.log(2.0), DType.F32)
 

@@ -12,7 +12,7 @@ from tileir.passes.fusion.attention_match import Scores
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
-from tileir.stripe.attending import Attending
+from tileir.stripe.attention import Attending
 
 _TILES: Final = (
     (64, 32, 2, 64),

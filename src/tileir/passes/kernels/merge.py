@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from tileir.core.nodes import attrs
-from tileir.passes.kernels.remembered import remembered
+from tileir.passes.kernels.analysis_cache import remembered
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.schedule import (

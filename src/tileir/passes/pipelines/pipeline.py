@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from tileir.core import Diagnostic, ParseError, Source, Span, TileError, attrs, fail, nearest
-from tileir.core.beside import nearest_or_wheel
+from tileir.core.companions import nearest_or_wheel
 from tileir.core.json.plain import Path, places_of, read_json
 from tileir.core.text.lexing import END, AbandonError, Cursor, Lexer, Token, everything, source_of
 from tileir.passes.base import Named, Pass, aliases_of, unnamed

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, TypeVar
 from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, selected_kernel, with_kernels
-from tileir.passes.fusion.in_turn import in_turn
+from tileir.passes.fusion.sequential import in_turn
 from tileir.stripe.aliases import allocations
 from tileir.stripe.ir import (
     Binding,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.passes.base import with_temporaries
-from tileir.passes.fusion.in_turn import in_turn
+from tileir.passes.fusion.sequential import in_turn
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine

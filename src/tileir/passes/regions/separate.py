@@ -15,7 +15,7 @@ from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels import SCHEDULED, is_scheduled
-from tileir.passes.regions.inside import divided, inside_evenly
+from tileir.passes.regions.interior import divided, inside_evenly
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Done, Refused, refused

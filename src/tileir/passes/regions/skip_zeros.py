@@ -15,7 +15,7 @@ from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced
-from tileir.passes.rewrites.decided import Tests, coordinate_tests, coordinates
+from tileir.passes.rewrites.affine_places import Tests, coordinate_tests, coordinates
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.ir import (

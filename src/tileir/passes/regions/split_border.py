@@ -8,9 +8,9 @@ from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import KernelPass, at_least
 from tileir.passes.kernels.forms import against_flat
-from tileir.passes.regions.inside import divided, inside
+from tileir.passes.regions.interior import divided, inside
+from tileir.passes.rewrites.affine_places import computed_tests, decided
 from tileir.passes.rewrites.canonicalise import simplified
-from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.schedule.remarks import Done, Refused, refused, refusing, rule_out
 from tileir.stripe.ir import Block, Index
 

@@ -16,7 +16,7 @@ from tileir.passes.analysis import address, is_element, roots
 from tileir.passes.analysis.rows import Rows, rows_seen, rows_touched, writing
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.expansion import called_block
-from tileir.passes.regions.inside import affine_rows, divided
+from tileir.passes.regions.interior import affine_rows, divided
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, refused, reindexed, remark

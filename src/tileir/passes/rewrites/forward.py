@@ -52,7 +52,7 @@ class Forward:
         through = scan.read_through()
         if not through:
             return program
-        from tileir.passes.rewrites.through import reading_through  # few programs copy
+        from tileir.passes.rewrites.redirected_loads import reading_through  # few programs copy
 
         statements: list[Statement] = []
         for statement in program.main.statements:
@@ -137,7 +137,7 @@ class _Scan:
         strides = self.program.main.refinement(name).shape.strides
         if len(views) > self.options.most_apart and not _stays_near(found[name]):
             return False
-        from tileir.passes.rewrites.through import axes_seen  # few programs copy
+        from tileir.passes.rewrites.redirected_loads import axes_seen  # few programs copy
 
         return all(
             r.direction is Direction.IN

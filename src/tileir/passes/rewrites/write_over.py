@@ -7,7 +7,7 @@ from typing import ClassVar
 from tileir.core import attrs
 from tileir.passes.kernels.merge import nest_of
 from tileir.passes.layouts.transpose import fastest
-from tileir.passes.rewrites.elsewhere import Elsewhere, views_of
+from tileir.passes.rewrites.redundant_temporaries import Elsewhere, views_of
 from tileir.passes.schedules.registers.steps import LINE
 from tileir.poly.coverage import injective
 from tileir.schedule import Nest, Refused

@@ -19,10 +19,10 @@ from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.schedule import Producers, Refused, remark
-from tileir.schedule.rearranging import done_by_steps
+from tileir.schedule.application import done_by_steps
 from tileir.schedule.script import Parameter, Pattern, Script, Step
 from tileir.schedule.steps.loops import Bind
-from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
+from tileir.schedule.steps.producers import ComputeAt, Inline, JoinKernel
 from tileir.stripe import Binding, Block, Program, Statement, ir as stripe, views_read, views_written
 
 _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from tileir.passes.base import KernelPass
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule import Done, Refused
-from tileir.schedule.rearranging import Candidate, Rearrangement, first_that_fits
+from tileir.schedule.application import Candidate, Rearrangement, first_that_fits
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Block

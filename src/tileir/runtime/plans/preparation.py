@@ -11,7 +11,7 @@ import numpy as np
 from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Array
 from tileir.runtime.interface import Buffer as Memory, Executor
-from tileir.runtime.plans.kept_results import KeptResults
+from tileir.runtime.plans.cached_results import KeptResults
 from tileir.runtime.plans.workspace import AnyStep, copied, executed, holds
 from tileir.semtree.ir import Buffer, BufferRole, Program, Work
 from tileir.semtree.launches import used_buffers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, Rational, exact
-from tileir.schedule.meetings import apart, may_meet, touches
+from tileir.schedule.conflicts import apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import (

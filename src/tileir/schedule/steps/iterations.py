@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
-from tileir.schedule.meetings import Touch, apart, may_meet, touches
+from tileir.schedule.conflicts import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import shared_merge, taken
 from tileir.schedule.steps.loops import chain_of, expanded, in_array, in_tables, nested

@@ -10,8 +10,8 @@ from typing import ClassVar, Final
 from tileir.core import DType, attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
-from tileir.schedule.emitter import identity_of
-from tileir.schedule.meetings import touches
+from tileir.schedule.block_writer import identity_of
+from tileir.schedule.conflicts import touches
 from tileir.schedule.nest import Use, atomic_names, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken

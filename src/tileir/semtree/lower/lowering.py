@@ -27,7 +27,7 @@ from tileir.semtree.lower.views import View
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
 from tileir.semtree.roles import roles
 from tileir.stripe import ir as stripe, launched, local_memory
-from tileir.stripe.attending import Attending, attending_of
+from tileir.stripe.attention import Attending, attending_of
 from tileir.stripe.segments import Segments, segments_of
 from tileir.stripe.sorting import Sorting, sorting_of
 

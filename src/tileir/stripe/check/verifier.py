@@ -17,7 +17,7 @@ from typing import Final, assert_never
 
 from tileir.core import Diagnostic, DType, Op, VerifyError, arithmetic_type, fits, reached
 from tileir.poly.affine import Affine
-from tileir.stripe.attending import ATTEND, ATTEND_BACK, attend_back_fault, attend_fault
+from tileir.stripe.attention import ATTEND, ATTEND_BACK, attend_back_fault, attend_fault
 from tileir.stripe.bindings import BINDINGS, WORDS
 from tileir.stripe.check.scope import Scope, scopes
 from tileir.stripe.check.views import check_access, check_bounds, check_sources

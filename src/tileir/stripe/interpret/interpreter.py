@@ -14,7 +14,7 @@ import numpy as np
 
 from tileir.core import Aggregation, ArgumentError, Diagnostic, DType, Op, TileError, attrs, checkpoint, fail
 from tileir.core.numbers.number_system import REAL, NumberSystem
-from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.attention import ATTEND, ATTEND_BACK, Attending
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.lanes import Lanes, interfere
 from tileir.stripe.interpret.memory import Array, Elements, Hidden, Memory, ScopeKey, View, check_axis, check_offsets

@@ -36,8 +36,8 @@ from tileir.typed.sharding.local import (
     terms_of,
 )
 from tileir.typed.sharding.needs import REPEATED, needed, reads
+from tileir.typed.sharding.overlapped_merges import InPieces, apart, merged_in_pieces, pieces_of
 from tileir.typed.sharding.partitioned import Partitioned
-from tileir.typed.sharding.pieced import InPieces, apart, merged_in_pieces, pieces_of
 from tileir.typed.sharding.prices import ANY_MODEL, LEAST_CLEAN
 
 Boxes: TypeAlias = "Mapping[str, Box]"

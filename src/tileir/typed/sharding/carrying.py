@@ -34,7 +34,7 @@ from tileir.typed.ir import (
     Scatter,
     Shape,
 )
-from tileir.typed.sharding.meetings import Met, met_axes, met_way
+from tileir.typed.sharding.collective_operations import Met, met_axes, met_way
 from tileir.typed.sharding.mesh import Mesh, Split, balanced
 from tileir.typed.sharding.needs import ROWS, joined_axes
 from tileir.typed.sharding.partitioned import Share

@@ -8,8 +8,8 @@ from tileir.core import attrs
 from tileir.core.text.quantities import seconds_text, size_text
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Argsort, Collective, Function, Gather, Operation, Scan, Scatter
+from tileir.typed.sharding.collective_operations import KINDS, meets, met_needs, met_operand, met_traffic
 from tileir.typed.sharding.exchanges import largest, traffic
-from tileir.typed.sharding.meetings import KINDS, meets, met_needs, met_operand, met_traffic
 from tileir.typed.sharding.mesh import CollectiveKind, whole
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement

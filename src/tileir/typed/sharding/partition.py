@@ -39,10 +39,10 @@ from tileir.typed.ir import (
 )
 from tileir.typed.reductions import reduction_of, rule_of
 from tileir.typed.sharding.choice import Decision, Loops, choose
+from tileir.typed.sharding.collective_operations import met_operand
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of, largest, target_of
 from tileir.typed.sharding.explanation import seconds
 from tileir.typed.sharding.loops import layouts_by_step, needs_of, result_layout, step_of
-from tileir.typed.sharding.meetings import met_operand
 from tileir.typed.sharding.mesh import CollectiveKind, Layout, Mesh, Sharding, Split, whole
 from tileir.typed.sharding.needs import REPEATED, live
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark

@@ -111,7 +111,7 @@ class Partitioned(ShownProgram):
     @cached_property
     def meetings(self) -> Mapping[str, tuple[str, ...]]:
         """The names of operations in which ranks meet, each with the mesh axes along which they meet."""
-        from tileir.typed.sharding.meetings import meets  # it imports this
+        from tileir.typed.sharding.collective_operations import meets  # it imports this
 
         placements = dict(self.placements)
         found = {each.name: meets(each, placements) for each in self.function.operations}

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 from tileir.core import DType, attrs, schema
 from tileir.typed.ir import Argsort, Operation, Reduce, Reshape, Shape, operands
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
+from tileir.typed.sharding.collective_operations import Met, met_axes, met_needs, met_traffic
 from tileir.typed.sharding.exchanges import covered, largest, merged, moved, split_of, width_merged
-from tileir.typed.sharding.meetings import Met, met_axes, met_needs, met_traffic
 from tileir.typed.sharding.mesh import Layout, Mesh, Split, balanced, whole
 from tileir.typed.sharding.needs import REPEATED, is_exact, needed, points, reads
 from tileir.typed.sharding.partitioned import Share

@@ -11,9 +11,9 @@ from tileir.typed.boxes import elements, overlap
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Collective, Contraction, Gather, Operation, Reduce, Scan, Scatter, Shape, Value, operands
 from tileir.typed.sharding.carrying import may_cut, may_share
+from tileir.typed.sharding.collective_operations import met_faults, met_needs
 from tileir.typed.sharding.exchanges import aggregation_of, covered, kind_of
 from tileir.typed.sharding.loops import needs_of, result_layout
-from tileir.typed.sharding.meetings import met_faults, met_needs
 from tileir.typed.sharding.mesh import Layout, Mesh, Split, repeated, whole
 from tileir.typed.sharding.needs import ROWS, is_exact, live, reads
 from tileir.typed.sharding.partition import loop_step

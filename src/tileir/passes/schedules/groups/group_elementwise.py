@@ -24,7 +24,7 @@ from tileir.schedule import (
     rule_out,
     with_loops_replaced,
 )
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.stripe import ir as stripe
 

@@ -23,7 +23,7 @@ from tileir.passes.schedules.groups.windows import (
     slides_of,
 )
 from tileir.schedule import Done, Nest, Refused, Use, accepted, emit, product, refused, refusing, rule_out, strongest
-from tileir.schedule.rearranging import first_that_fits
+from tileir.schedule.application import first_that_fits
 from tileir.stripe import ir as stripe
 
 

@@ -10,7 +10,7 @@ from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch, unscheduled_elementwise
 from tileir.passes.schedules.strategy import Strategy
 from tileir.schedule import Nest, Refused, Tail, accepted, atomic_names, product, refused, rule_out
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.legality import word
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Level

@@ -17,7 +17,7 @@ from tileir.passes.kernels import (
 )
 from tileir.passes.schedules.strategy import Strategy, shared_out
 from tileir.schedule import Nest, Refused, Tail, Use, accepted, refused, rule_out, tree_of_nest
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.legality import word
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.memory import Level, Outside, Stage, reach_of

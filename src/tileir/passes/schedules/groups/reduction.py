@@ -12,7 +12,7 @@ from tileir.passes.schedules.groups.staging import TileShape
 from tileir.passes.schedules.strategy import shared_out
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Node, Segment, Tail, Use, identity_of
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.iterations import Distribute, Fuse, Sink
 from tileir.schedule.steps.legality import word
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Reorder, Split

@@ -14,15 +14,15 @@ from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.registers.ahead import Tile, before_tile
-from tileir.passes.schedules.registers.copied import CopiedPieces
+from tileir.passes.schedules.registers.copies import CopiedPieces
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges
-from tileir.passes.schedules.registers.near import Pieces
 from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, sliding, unrolled
-from tileir.passes.schedules.registers.selected import selecting, tests_of_tile
+from tileir.passes.schedules.registers.prefetching import Tile, before_tile
+from tileir.passes.schedules.registers.row_blocking import Pieces
+from tileir.passes.schedules.registers.selections import selecting, tests_of_tile
 from tileir.passes.schedules.registers.spans import Span, Spans
-from tileir.passes.schedules.registers.spread import Spread, is_spread
+from tileir.passes.schedules.registers.strided_epilogue import Spread, is_spread
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe

@@ -13,11 +13,11 @@ from typing import Final
 from tileir.core.nodes import attrs
 from tileir.passes.kernels import may_overlap, schedule as sch
 from tileir.passes.layouts.lay_panels import PANELS
-from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
+from tileir.passes.schedules.registers.cache_blocking import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses
 from tileir.passes.schedules.registers.panels import Plane
-from tileir.passes.schedules.registers.spread import apart
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
+from tileir.passes.schedules.registers.strided_epilogue import apart
 from tileir.schedule import Nest, Refused, Segment, Use, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 

@@ -26,16 +26,16 @@ from tileir.passes.kernels import (
     reduction_nest,
     schedule as sch,
 )
-from tileir.passes.schedules.registers.ahead import far_roots
 from tileir.passes.schedules.registers.blocks import kernels
-from tileir.passes.schedules.registers.bordered import bordered, bordered_kernel
-from tileir.passes.schedules.registers.copied import copied_pieces
+from tileir.passes.schedules.registers.borders import bordered, bordered_kernel
+from tileir.passes.schedules.registers.copies import copied_pieces
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
-from tileir.passes.schedules.registers.near import pieces
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.planes import over_planes
-from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
+from tileir.passes.schedules.registers.prefetching import far_roots
+from tileir.passes.schedules.registers.row_blocking import pieces
+from tileir.passes.schedules.registers.streaming import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
 from tileir.schedule import (
     Done,
@@ -75,7 +75,7 @@ class RegisterTile:
         edges: Maximum extra cost, in percent, over separate kernels for interior and edges: only kernels whose outer
             indices have constraints, as at the edges of an image, are scheduled. For use before
             :class:`tileir.passes.regions.separate.Separate`, which makes these kernels. If lanes can only run across an
-            edge, groups copy padded planes (:mod:`tileir.passes.schedules.registers.bordered`). 0 for all kernels.
+            edge, groups copy padded planes (:mod:`tileir.passes.schedules.registers.borders`). 0 for all kernels.
     """
 
     name: ClassVar[str] = "register_tile"

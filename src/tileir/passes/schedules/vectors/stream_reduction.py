@@ -17,7 +17,7 @@ from tileir.passes.kernels import (
 )
 from tileir.passes.schedules.strategy import Strategy
 from tileir.schedule import Nest, Refused, Tail, accepted, product, refused, refusing, rule_out
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.stripe import ir as stripe
 

@@ -13,13 +13,13 @@ from tileir.core import NameScope, attrs
 from tileir.passes.base import at_least
 from tileir.passes.kernels import elementwise_nest, schedule as sch
 from tileir.passes.kernels.unroll_and_jam import is_merge, unroll_and_jam
-from tileir.passes.regions.inside import span_inside
+from tileir.passes.regions.interior import span_inside
 from tileir.passes.regions.strips import STRIP
 from tileir.passes.schedules.strategy import Strategy
-from tileir.passes.schedules.vectors.beside import Vectors, computed_apart, vectors_abreast, vectors_beside
+from tileir.passes.schedules.vectors.shared_loads import Vectors, computed_apart, vectors_abreast, vectors_beside
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Refused, Tail, Use, accepted, product, refused
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.stripe import ir as stripe
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from tileir.core import NameScope, attrs
 from tileir.passes.base import at_least
 from tileir.passes.kernels import reduction_nest, schedule as sch
-from tileir.passes.regions.inside import span_inside
+from tileir.passes.regions.interior import span_inside
 from tileir.passes.schedules.strategy import Strategy
 from tileir.passes.schedules.vectors.pipelining import beside, pipelined, with_shared_reads
 from tileir.schedule import (
@@ -26,7 +26,7 @@ from tileir.schedule import (
     strongest,
     with_loops_called,
 )
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import RFactor
 from tileir.stripe import ir as stripe

@@ -10,7 +10,7 @@ import attrs
 from tileir.passes.base import at_least
 from tileir.passes.kernels import elementwise_nest, schedule as sch
 from tileir.passes.schedules.strategy import Strategy
-from tileir.passes.schedules.vectors.beside import Vectors
+from tileir.passes.schedules.vectors.shared_loads import Vectors
 from tileir.schedule import (
     Known,
     Nest,
@@ -25,7 +25,7 @@ from tileir.schedule import (
     refusing,
     with_loops_replaced,
 )
-from tileir.schedule.rearranging import Candidate, Rearrangement
+from tileir.schedule.application import Candidate, Rearrangement
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.stripe import ir as stripe
 

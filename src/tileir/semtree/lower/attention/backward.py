@@ -18,7 +18,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.softmax import Softmax
 from tileir.semtree.lower.attention.tiles import Matrix, Panel, copies, operand, tile
 from tileir.semtree.lower.block import BlockLowering
-from tileir.stripe.attending import STAGES, Attending, of_width
+from tileir.stripe.attention import STAGES, Attending, of_width
 
 _WIDE: Final = sem.Type(DType.F32)
 _PAIR: Final = sem.Type(DType.F32, 2)

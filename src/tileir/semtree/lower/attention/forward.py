@@ -31,7 +31,7 @@ from tileir.semtree.lower.turns import Turns
 from tileir.semtree.lower.views import View
 from tileir.semtree.swizzles import PLAIN
 from tileir.stripe import ir as stripe
-from tileir.stripe.attending import ATTEND_BACK, QUAD, STAGES, Attending, axes_of
+from tileir.stripe.attention import ATTEND_BACK, QUAD, STAGES, Attending, axes_of
 
 _REGISTERS: Final = {2: (40, 232), 3: (32, 160)}
 """Registers of a copying and of a multiplying thread, by the number of multiplying teams."""

@@ -12,7 +12,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.tiles import Matrix, Panel, Threads, tile
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.transform.expansions import LEAST_EXPONENT
-from tileir.stripe.attending import QUAD, Attending
+from tileir.stripe.attention import QUAD, Attending
 
 _WIDE: Final = sem.Type(DType.F32)
 

@@ -18,7 +18,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.softmax import Softmax
 from tileir.semtree.lower.attention.tiles import box, operand
-from tileir.stripe.attending import QUAD, STAGES, of_width
+from tileir.stripe.attention import QUAD, STAGES, of_width
 
 _WIDE: Final = sem.Type(DType.F32)
 _SUMMED: Final = 8

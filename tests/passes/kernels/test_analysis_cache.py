@@ -7,7 +7,7 @@ from strategies.kernels import stripe_program
 from tileir import TensorType
 from tileir.core.dtype import DType
 from tileir.driver.compiler import compile_stages
-from tileir.passes.kernels.remembered import forget_kernels, remembered
+from tileir.passes.kernels.analysis_cache import forget_kernels, remembered
 from tileir.runtime.context import default_context
 from tileir.stripe.ir import Block
 

@@ -11,7 +11,7 @@ from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import function_of
 from tileir.driver.requests import requested
-from tileir.driver.winners import (
+from tileir.driver.tuned_pipelines import (
     TUNING,
     WINNER,
     Trial,

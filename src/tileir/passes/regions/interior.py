@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from tileir.core import NameScope, attrs
 from tileir.passes.analysis.rows import Rows, rows_written
+from tileir.passes.rewrites.affine_places import computed_tests, decided
 from tileir.passes.rewrites.canonicalise import simplified
-from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Segment, reindexed
 from tileir.stripe import ir as stripe

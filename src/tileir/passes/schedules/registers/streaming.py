@@ -5,7 +5,7 @@ lines of each row: every step is elsewhere in memory, often in another page, whe
 helps. Here a group takes many adjacent panels, and a few steps of the reduction for all of them before the next ones:
 it reads one run of the operand per step, which hardware prefetches. The sums of all panels stay in a cache; each visit
 of a tile adds its partial sums from registers. With many rows, a group first packs the steps of one visit, which then
-has more (:mod:`tileir.passes.schedules.registers.blocked`).
+has more (:mod:`tileir.passes.schedules.registers.cache_blocking`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.registers.blocked import Visit
 from tileir.passes.schedules.registers.blocks import Chunk, Piece, Split, TileBlocks, column_pieces
+from tileir.passes.schedules.registers.cache_blocking import Visit
 from tileir.passes.schedules.registers.cost import Limits, Tiling, panel_uses
 from tileir.passes.schedules.registers.panels import Columns, ordered_loops, panel
 from tileir.poly.affine import Affine

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tileir.core.ops import Op
-from tileir.passes.rewrites.decided import coordinate_tests
+from tileir.passes.rewrites.affine_places import coordinate_tests
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment
 from tileir.stripe.ir import Index, Intrinsic, Load, Store, scalar_inputs, scalar_output

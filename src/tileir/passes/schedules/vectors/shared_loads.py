@@ -21,7 +21,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.unroll_and_jam import most_live, unroll_and_jam
 from tileir.poly.affine import Affine
 from tileir.schedule import Item, Known, Leaf, Loop, Nest, Refused, Replaced, Segment, Tail, Tree, with_loops_replaced
-from tileir.schedule.rearranging import Rearrangement
+from tileir.schedule.application import Rearrangement
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, LoadIndex, scalar_inputs, scalar_output
 

@@ -15,8 +15,8 @@ from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.schedules.registers import copied
-from tileir.passes.schedules.registers.copied import Copied, Run, copied_pieces, vectors
+from tileir.passes.schedules.registers import copies as register_copies
+from tileir.passes.schedules.registers.copies import Copied, Run, copied_pieces, vectors
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.poly.affine import Affine
@@ -157,7 +157,7 @@ def test_copies_keep_the_meaning(
 ) -> None:
     program = case(text, *image, *panels, dtype).program()
     step = attrs.evolve(SMALL, panel_bytes=panel_bytes, threads=threads, operations=0)
-    with patch.object(Copied, "is_crowded", return_value=True), patch.object(copied, "_LEAST_USES", 1):
+    with patch.object(Copied, "is_crowded", return_value=True), patch.object(register_copies, "_LEAST_USES", 1):
         after = run((Accumulate(), step), program)
     verify(after)
     assert_same_meaning(program, after)

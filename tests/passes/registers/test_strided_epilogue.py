@@ -23,7 +23,7 @@ from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.passes.schedules.registers.register_tile import RegisterTile
-from tileir.passes.schedules.registers.spread import apart, square
+from tileir.passes.schedules.registers.strided_epilogue import apart, square
 from tileir.schedule.nest import Nest
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Binding, Block, Intrinsic, Program, Special

@@ -12,7 +12,11 @@ from tileir.core.numbers.arithmetic import order
 from tileir.driver.distribution.on_device import room_for
 from tileir.typed.boxes import Box, elements, sizes_of
 from tileir.typed.ir import Argsort, Function, Gather, Scatter, Shape, Value
-from tileir.typed.sharding.in_rounds import (
+from tileir.typed.sharding.collective_operations import KINDS, comparisons, kept
+from tileir.typed.sharding.local import Meeting
+from tileir.typed.sharding.messages import window_of
+from tileir.typed.sharding.partitioned import Partitioned
+from tileir.typed.sharding.rounds import (
     BEFORE,
     KEYS,
     MADE,
@@ -29,10 +33,6 @@ from tileir.typed.sharding.in_rounds import (
     sorted_part,
     updated,
 )
-from tileir.typed.sharding.local import Meeting
-from tileir.typed.sharding.meetings import KINDS, comparisons, kept
-from tileir.typed.sharding.messages import window_of
-from tileir.typed.sharding.partitioned import Partitioned
 
 if TYPE_CHECKING:
     from tileir.runtime.devices.home import Home

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.driver.given_passes import FunctionPass, given_passes
+from tileir.driver.pass_arguments import FunctionPass, given_passes
 from tileir.passes.rewrites.dead_code import DeadCode
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tileir
-from tileir.driver.known_functions import SOURCE
+from tileir.driver.function_cache import SOURCE
 from tileir.frontends import Files, KnownFunction, keep_note, kept, recalled, recalled_note, settled
 from tileir.runtime.caches.disk_cache import DiskCache
 

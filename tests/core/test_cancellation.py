@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from tileir.core.process.cancelling import CancelledError, cancelled_if, checkpoint
+from tileir.core.process.cancellation import CancelledError, cancelled_if, checkpoint
 
 
 def test_work_goes_on_where_nobody_said_anything() -> None:

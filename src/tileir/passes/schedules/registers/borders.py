@@ -26,9 +26,9 @@ from typing import Final, TypeGuard
 
 from tileir.core import DType, NameScope, Op, attrs
 from tileir.passes.kernels import may_overlap, schedule as sch
-from tileir.passes.regions.inside import inside
+from tileir.passes.regions.interior import inside
 from tileir.passes.schedules.registers.blocks import nested
-from tileir.passes.schedules.registers.copied import vectors
+from tileir.passes.schedules.registers.copies import vectors
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.planes import factors_of_sum
