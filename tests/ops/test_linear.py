@@ -109,7 +109,7 @@ def test_products_of_many_keep_what_is_between_small() -> None:
 
 def test_what_one_tensor_has_alone_is_summed_before() -> None:
     assert statements("ij,jk->k", "I J", "J K")[:3] == [
-        "T = widen(X0);",
+        "T = widen(as_like(X0, as_like(1, X0) * as_like(1, X1)));",
         "T_0[x1 : J] = +(T[x0, x1]);",
         "T_1[x1 : K] = +(T_0[x0] * X1[x0, x1]);",
     ]
