@@ -189,15 +189,16 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
     pending: list[str] = []
     for kernel in program.main.blocks:
         slides = _slides(kernel) if any(view.merges for view in kernel.refinements) else frozenset()
-        for view in _of_own_axes(kernel, program.main) if slides else ():
-            pending += _grown(found, view, slides)
+        for view in views_of(kernel) if slides else ():
+            if _has_own_axes(view, program.main):
+                pending += _grown(found, view, slides)
     while pending:
         name = pending.pop()
         for number in touching[name]:
             statement = program.main.statements[number]
             if not isinstance(statement, Block) or any(view.merges for view in statement.refinements):
                 continue
-            views = _of_own_axes(statement, program.main)
+            views = [view for view in views_of(statement) if _has_own_axes(view, program.main)]
             slides = frozenset(
                 index
                 for view in views
@@ -210,9 +211,9 @@ def _slid(program: Program, touching: Mapping[str, Sequence[int]]) -> dict[str, 
     return found
 
 
-def _of_own_axes(kernel: Block, main: Block) -> list[Refinement]:
-    """Return what a kernel sees of tensors with the axes that they have in ``main``."""
-    return [view for view in views_of(kernel) if view.shape.strides == main.refinement(view.source).shape.strides]
+def _has_own_axes(view: Refinement, main: Block) -> bool:
+    """Return whether a view has the axes of its tensor in ``main``."""
+    return view.shape.strides == main.refinement(view.source).shape.strides
 
 
 def _grown(found: dict[str, set[int]], view: Refinement, slides: Collection[str]) -> list[str]:
@@ -241,5 +242,5 @@ def _is_movable(statement: Statement, main: Block, names: set[str]) -> bool:
         return False
     if any(isinstance(s, Special) for s in statement.statements):
         return False
-    own = _of_own_axes(statement, main)
-    return all(is_element(view) and view in own for view in views_of(statement) if view.source in names)
+    views = [view for view in views_of(statement) if view.source in names]
+    return all(is_element(view) and _has_own_axes(view, main) for view in views)

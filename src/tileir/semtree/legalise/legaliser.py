@@ -53,10 +53,11 @@ def legalise(kernel: KernelFunction, capabilities: Capabilities) -> KernelFuncti
     Raises:
         BackendError: TIL804, the back end lacks an operation, and no row expresses it by others.
     """
-    whole = census(kernel)
-    if not all(issubclass(hint, capabilities.hints) for hint in whole.hints):
+    found = census(kernel)
+    if not all(issubclass(hint, capabilities.hints) for hint in found.hints):
         kernel = with_body(kernel, rewrite_stmts(partial(_known, hints=capabilities.hints), kernel.body))
-    if _has_all(whole, capabilities) or _has_all(census(kernel), capabilities):
+        found = census(kernel)
+    if _has_all(found, capabilities):
         return kernel
     stage = _Legaliser(capabilities, NameScope.of(kernel_names(kernel)), Ranges.of(kernel))
     return with_body(kernel, stage.statements(kernel.body))

@@ -241,7 +241,7 @@ class Dim(Placed):
         return NotImplemented if not isinstance(other, Dim) else False
 
     def known_for_arrays(self) -> int | float | None:
-        """Return the value of literals, or for the arrays that a function is traced for; None where nobody knows it."""
+        """Return the value of literals, or for the arrays that a function is traced for; None if it is unknown."""
         return value_for_arrays(self.home, self.own_expr) if self.value is None else self.value
 
     def known(self) -> Any:
