@@ -34,10 +34,10 @@ MARGIN: Final = 8
 """Pixels of the sensor around those of the picture."""
 
 STRENGTH: Final = 40
-"""How often the details are added, in parts of 32."""
+"""Weight of the details, in parts of 32."""
 
 MATRIX: Final = ((416, -122, -38, -90), (-72, 386, -58, -70), (-10, -148, 414, -84))
-"""What red, green, blue and 256 add to each channel, in parts of 256."""
+"""Weights of red, green, blue and 256 in each channel, in parts of 256."""
 
 Shifted: TypeAlias = "Callable[[Any, int, int], Any]"
 
@@ -105,7 +105,7 @@ def others(planes: Sequence[Any], green: Sequence[Any], at: Shifted, own: Shifte
 
 
 class _Tiles:
-    """What both languages call differently, in tileir."""
+    """tileir's names of operations that Halide calls differently."""
 
     where = staticmethod(tf.where)
     abs = staticmethod(tf.abs)
@@ -224,7 +224,7 @@ def halide(api: Any, source: Any) -> Any:
 
 
 class _Halide:
-    """What both languages call differently, in Halide."""
+    """Halide's names of operations that tileir calls differently."""
 
     def __init__(self, api: Any) -> None:
         self.where = api.select

@@ -33,7 +33,7 @@ class Workload:
 
     @property
     def is_loop(self) -> bool:
-        """Whether there are so many launches that a clock for each would slow them; a peer's become a graph."""
+        """Say whether a clock for each launch would slow them; a peer's launches become a graph."""
         return self.group == "scans"
 
     @property

@@ -107,7 +107,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Whether the new side is faster or slower beyond noise."""
+        """Say whether the new side is faster or slower beyond noise."""
         if len(self.ratios) < LEAST_ROUNDS:
             return "too few rounds to tell"
         low, high = bounds(self.ratios)

@@ -1,4 +1,4 @@
-"""What a cold compilation costs, stage by stage and kernel by kernel: of networks and workloads.
+"""Cost of a cold compilation of networks and workloads, by stage and kernel.
 
     python benchmarks/compile_stages.py [NAME ...] [--rounds 3] [--kernels] [--jax PYTHON]
 

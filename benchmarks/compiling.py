@@ -1,4 +1,4 @@
-"""What compiling costs: scaling with the program, the first call, the import, and a launch."""
+"""Compile times: scaling with the program, the first call, the import, and a launch."""
 
 from __future__ import annotations
 

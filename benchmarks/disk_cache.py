@@ -1,4 +1,4 @@
-"""What the cache on disk saves a second process, and what it costs the first.
+"""Time that the disk cache saves a second process, and its cost in the first.
 
 ``python benchmarks/disk_cache.py`` compiles a chain of contractions of different shapes with elementwise tails, which
 no fusion joins, in fresh processes: without a cache, with an empty one, and with a filled one. Imports and the start of

@@ -1,4 +1,4 @@
-"""What a call costs beside its kernels: arrays of 64 elements, and chains of small kernels.
+"""Overhead of a call: arrays of 64 elements, and chains of small kernels.
 
     python benchmarks/dispatch.py [--json] [DEVICE ...]
 

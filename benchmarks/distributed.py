@@ -44,17 +44,17 @@ WAYS = {
     "two ranks, one thread each": (2, 1, 1),
     "two ranks, one program for 8 steps": (2, 1, 8),
 }
-"""How many processes there are in each way, how many threads each has, and how many steps a program of Jacobi makes."""
+"""Processes of each configuration, threads of each process, and steps of a Jacobi program."""
 
 IN_JAX = {
     "JAX, one device": (1, 1),
     "JAX, two devices": (2, 1),
     "JAX, two devices, one program for 8 steps": (2, 8),
 }
-"""How many devices JAX has in each way, and how many steps a program makes."""
+"""JAX's devices in each configuration, and steps of a program."""
 
 IN_DEVITO = {"Devito, one thread": 1, "Devito, two ranks, one thread each": 2}
-"""How many ranks Devito has in each way."""
+"""Devito's ranks in each configuration."""
 
 
 def values(y: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What memory bounds, and contractions, on an OpenCL device: device time, caches flushed between runs; medians.
+"""Memory-bound kernels and contractions on an OpenCL device: medians of device time, caches flushed between runs.
 
     python benchmarks/gpu.py --device opencl.0 --json result.json
 

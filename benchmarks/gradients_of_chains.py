@@ -32,7 +32,7 @@ from tileir.tile.ir import Function
 
 @attrs.frozen
 class Chain:
-    """So many layers of one kind, with a checkpoint after each ``every``-th one, if that is not 0."""
+    """A chain of layers of one kind, with a checkpoint after each ``every``-th, if that is not 0."""
 
     dense: bool
     layers: int

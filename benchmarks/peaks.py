@@ -1,4 +1,4 @@
-"""What the machine can do at most, measured by kernels of our own: fused multiply-adds, and streaming memory."""
+"""Peak rates of the machine, measured by our own kernels: fused multiply-adds, and streaming memory."""
 
 from __future__ import annotations
 

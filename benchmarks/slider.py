@@ -42,7 +42,7 @@ CHAIN: Final = (
 )
 
 COLUMNS: Final = ("open", "opened", "begin", "drag", "worst", "stop", "rest", "rested")
-"""What is measured."""
+"""Measured quantities."""
 
 SLIDERS: Final[tuple[tuple[str, str, tuple[float, float], bool], ...]] = (
     ("gamma(gamma=1.2)", "steps[0].arguments.gamma", (0.5, 2.5), False),

@@ -12,7 +12,7 @@ import tileir
 
 
 class Peer:
-    """What the harness asks of a peer; threads are those that the affinity mask leaves."""
+    """The harness's protocol for a peer; threads are those that the affinity mask leaves."""
 
     def __init__(self, threads: int, name: str) -> None:  # noqa: ARG002
         self.version = f"tileir {version('tileir')}"

@@ -73,10 +73,10 @@ KERNELS: Final[Mapping[str, tuple[str, Mapping[str, tuple[int, ...]]]]] = {
 """Name, text and shapes of f32."""
 
 FINALISTS: Final = 4
-"""So many of the fastest scripts are timed again, before the best of them is compared with the usual schedule."""
+"""Number of fastest scripts that are timed again, before the best of them is compared with the default schedule."""
 
 SHARE: Final = 1.1
-"""How much longer than the usual schedule a script may take to count as near it."""
+"""Time of a script over the default schedule's up to which it counts as near it."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""How well the cost model chooses: each workload as the model leaves it, and as tuning finds it.
+"""Quality of the cost model's choices: each workload as the model schedules it, and as tuning does.
 
 ``python benchmarks/tuning.py`` prints, for each workload of the suite, the time that the model predicts, the time
 without tuning, the time with it, and their ratio; last the medians. Winners go to a cache on disk that is thrown away.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tileir_performance.tuning.search import Tuned
 
 BAR: Final = 1.2
-"""How much slower the model's own choice may be than the tuned one, in the median."""
+"""Largest median time of the model's own choice over the tuned one."""
 
 
 def measure(workload: suite.Workload, context: tileir.Context, time_limit: float, top: int) -> dict[str, Any]:

@@ -39,7 +39,7 @@ HIDDEN = {
     "steps[3].arguments.amount": "0.15",
     "steps[4].arguments.amount": "0.5",
 }
-"""What the example is made with, and what has to be found; other parameters stay."""
+"""Parameters with which the example is made, and which have to be found; other parameters stay."""
 
 ERROR = """\
 apart = subtract of $5, wanted

@@ -25,7 +25,7 @@ from tileir.runtime.transports import Transport
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 SAMPLE = 256
-"""How many keys of each rank are looked at to find the borders, for each rank that there is."""
+"""Sampled keys of each rank for each rank, from which the splitters are chosen."""
 
 
 def keys(place: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What all tests share: the effort of property tests, a cache on disk, and the fixture for golden texts."""
+"""Fixtures of all tests: the effort of property tests, a cache on disk, and golden texts."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _collected(request: pytest.FixtureRequest) -> None:
-    """Where tests call the collector, let it walk only what they make: all that earlier ones left takes a second."""
+    """Let calls of the collector walk only a test's own objects: those that earlier tests left take a second."""
     if hasattr(request.module, "gc"):
         gc.freeze()
 

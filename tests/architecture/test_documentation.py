@@ -1,4 +1,4 @@
-"""What README, ARCHITECTURE.md and the manual say of the code is true."""
+"""Statements of README, ARCHITECTURE.md and the manual about the code, compared with it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGES = ("README.md", "docs/cli.md")
+FOLDERS = ("src", "plugins", "tests", "tools", "benchmarks", "examples")
 QUESTIONS = ("What", "Which", "Whether", "How", "Who", "Whose", "Whom", "Where", "When", "Why")
 
 
@@ -57,16 +58,16 @@ def test_every_room_says_what_is_in_it() -> None:
     assert [path for path in rooms if not ast.get_docstring(tree_of(path))] == []
 
 
-def test_docstrings_begin_with_words_to_search_for() -> None:
-    """Modules, and public classes and functions, begin with a noun phrase or an imperative, not with a question."""
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_docstrings_begin_with_words_to_search_for(folder: str) -> None:
+    """Docstrings begin with a noun phrase or an imperative, not with a question."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     found = []
-    for path in python_files(ROOT / "src"):
+    for path in python_files(ROOT / folder):
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                name = getattr(node, "name", "")
-                words = (ast.get_docstring(node) or "-").split()
-                if words[0] in QUESTIONS and (not name.startswith("_") or name.startswith("__")):
-                    found.append(f"{name_of(path)} {name}: {' '.join(words[:6])} …")
+            words = ((isinstance(node, documented) and ast.get_docstring(node)) or "-").split()
+            if words[0] in QUESTIONS:
+                found.append(f"{name_of(path)} {getattr(node, 'name', '')}: {' '.join(words[:6])} …")
     assert found == []
 
 

@@ -1,4 +1,4 @@
-"""What ``import tileir`` does, and does not."""
+"""Side effects of ``import tileir``."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ STAGES: Final = [path for path in python_files(PACKAGE) if module_of(path) not i
 PLUGINS: Final = python_files(ROOT / "plugins")
 OUTSIDERS: Final = [*python_files(BACKENDS), *PLUGINS]
 CALLERS: Final = {"driver"}
-"""What stands above the stages imports where it likes."""
+"""Packages above the stages, which may import any of them."""
 
 
 def stage_of(module: str) -> str:

@@ -1,4 +1,4 @@
-"""What is mutated, and the tests that have to notice, are there."""
+"""Existence of the mutated modules, and of the tests that have to notice."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_several_threads_compile_and_children_do() -> None:
 
 
 class Tangled:
-    """What only the collector finds, and what needs llvmlite's lock to go."""
+    """Objects that only the collector finds, and that need llvmlite's lock to be freed."""
 
     def __init__(self) -> None:
         self.itself = self

@@ -1,4 +1,4 @@
-"""Which way a kernel is launched, by what launches took, however much other work delays some of them."""
+"""Choice of a kernel's form of launch by measured times, however much other work delays some of them."""
 
 from __future__ import annotations
 

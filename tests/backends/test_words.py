@@ -20,7 +20,7 @@ class Pair(ctypes.Structure):
 
 
 class Operand(ctypes.Structure):
-    """What the shared functions look at."""
+    """Properties that the shared functions look at."""
 
     _fields_ = (("bytes", ctypes.c_int64),)
 

@@ -46,7 +46,7 @@ def context(card: tuple[CardDriver, tileir.Context]) -> tileir.Context:
 
 
 class Lazy:
-    """What libraries have that record gradients, or change signs later."""
+    """Tensors of libraries that record gradients, or change signs later."""
 
     requires_grad = False
     negative = False

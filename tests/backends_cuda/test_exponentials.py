@@ -66,7 +66,7 @@ def test_an_exponential_is_one_instruction_for_powers_and_few_others(dtype: str)
 
 
 def test_no_exponential_is_split_where_sums_may_be_reordered() -> None:
-    """What a sum with a large number has rounded, and the difference with it, would be folded to what there was."""
+    """A sum with a large number rounds; folding it with the difference would give back the number before."""
     options = tileir.Options(fast_math=True)
     code = tileir.compile(
         "function (X[N]) -> (Y) { Y = exp(X); }", ["f32[4096]"], device="cuda.sm_90a", options=options

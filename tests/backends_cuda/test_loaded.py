@@ -1,4 +1,4 @@
-"""Where threads find what they load of a left operand for products by four warps: run on the processor."""
+"""Addresses from which threads load the left operand of products by four warps, computed on the processor."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_driver_is_named() -> None:
-    """Where no driver is installed, as on most machines that run tests."""
+    """A machine without a driver, as most that run tests."""
     pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed", exc_type=ImportError)
     context = Context(disk_cache=None)
     listed = [device.id for device in context.devices() if device.backend == "cuda"]

@@ -23,7 +23,7 @@ CUDA = (2, 0)
 
 
 class Card:
-    """What all tests share; it is short where an example is shown."""
+    """Set-up of all tests; it is short where an example is shown."""
 
     def __init__(self, driver: CardDriver, context: tileir.Context) -> None:
         self.driver, self.context = driver, context

@@ -227,7 +227,7 @@ def test_memory_that_comes_back_meanwhile_is_not_recorded(card: tuple[CardDriver
 
 
 def test_temporaries_of_programs_live_as_long_as_recordings(card: tuple[CardDriver, tileir.Context]) -> None:
-    """What programs keep for their next runs goes back to the card when others need room, and when they are asked."""
+    """Memory that programs keep for their next runs is freed when others need it, and on request."""
     driver, context = card
     text = "function (U[N, N]) -> (V) { W[i, j : N, N] = +(U[i, k] * U[k, j]); V[i, j : N, N] = +(W[i, k] * W[k, j]); }"
     turned, whole = np.eye(4, dtype=np.float32)[[1, 2, 3, 0]], (None, None)

@@ -1,4 +1,4 @@
-"""How long memory lives, what its parts are, and when arrays are used in place."""
+"""Lifetime of memory, its parts, and arrays that are used in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drivers say, as plain values."""
+"""Answers of drivers as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands are put into the queue, and what happens where the driver refuses."""
+"""Commands in the queue, and errors where the driver refuses them."""
 
 from __future__ import annotations
 

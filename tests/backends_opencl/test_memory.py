@@ -1,4 +1,4 @@
-"""Which form an access takes, by what is known about where it is."""
+"""Forms of accesses, by the known facts about their addresses."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DEFINITIONS: Final[Mapping[str, Callable[..., Array]]] = {
     "rsqrt": lambda x: arithmetic.apply(Op.RSQRT, x),
     "native_rsqrt": lambda x: arithmetic.apply(Op.RSQRT, x),
 }
-"""What the OpenCL specification says that each function computes; ``mad`` may fuse, and does so here."""
+"""Results of each function by the OpenCL specification; ``mad`` may fuse, and does so here."""
 
 INTEGERS: Final = tuple(dtype for dtype in DType if dtype.is_integer)
 FLOATS: Final = (DType.F16, DType.BF16, DType.F32, DType.F64)

@@ -1,4 +1,4 @@
-"""What the ICD loader shows, in order; and what to do where it shows nothing."""
+"""Platforms in the ICD loader's order, and the advice where it shows none."""
 
 from __future__ import annotations
 

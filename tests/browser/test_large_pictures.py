@@ -24,7 +24,7 @@ NEAR: Final = (900, 1100)
 
 FAR: Final = (5, 7)
 SLOW: Final = "repeat 20 {{\n  gaussian(sigma=3)\n}}\ngaussian(sigma={})\n"
-"""What takes long enough on any machine that the visible part is worth kernels of its own."""
+"""A formula slow enough on any machine that the visible part is worth kernels of its own."""
 
 RECORD: Final = f"""() => {{
     window.drawn = [];

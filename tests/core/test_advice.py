@@ -1,4 +1,4 @@
-"""What is said of names that are wrong, wherever they stand."""
+"""Advice for wrong names, wherever they stand."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Outer:
 
     @property
     def count(self) -> int:
-        """What follows from other fields."""
+        """A value that follows from other fields."""
         return len(self.inner.places)
 
 

@@ -1,4 +1,4 @@
-"""What each format of JSON consists of. Where that changes, its version has to change."""
+"""Schemas of all JSON formats. A changed schema needs a new version number."""
 
 from __future__ import annotations
 

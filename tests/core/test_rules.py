@@ -23,7 +23,7 @@ class Pair:
 
     @property
     def double(self) -> str:
-        """What a message may name, too."""
+        """A value that a message may name."""
         return str(2 * self.left)
 
 

@@ -1,4 +1,4 @@
-"""What the benchmark of cards tells about copies; its figures need a card, what it makes of them does not."""
+"""Report of the benchmark of cards about copies; its figures need a card, the report does not."""
 
 from __future__ import annotations
 

@@ -72,6 +72,6 @@ def test_contractions_as_people_write_them(target: str, case: contractions.Case)
 @given(case=cases(functions=True, largest_size=6), passes=st.lists(st.sampled_from(STEPS), min_size=1, max_size=6))
 @examples(150)
 def test_passes_in_any_order(case: Case, passes: list[Pass]) -> None:
-    """What a pass may refuse is a request."""
+    """A pass may refuse only a request."""
     found = check_function(typed(case), passes)
     assert found is None or "TIL543" in found.problem, f"{to_text(passes)}: {found}"

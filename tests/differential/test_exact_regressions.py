@@ -25,7 +25,7 @@ SPARSE: Final = [
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("a", "b", "n", "m"), SPARSE)
 def test_outputs_with_gaps(a: int, b: int, n: int, m: int) -> None:
-    """Which elements are written by some point decides whether zeros are filled in first."""
+    """Zeros are filled in first if some elements are written by no point."""
     reach = a * (n - 1) + b * (m - 1) + 1
     for size in (reach - 1, reach, reach + 1):
         function = f"function (A[N, M]) -> (O) {{ O[{a}*i + {b}*j : {size}] = +(A[i, j]) no_defract; }}"

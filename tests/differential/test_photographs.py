@@ -69,7 +69,7 @@ def test_the_camera_pipe_is_that_of_the_interpreter(shape: tuple[int, int], thre
 
 @pytest.mark.sampled(0)
 def test_the_camera_pipe_keeps_gray_and_takes_hot_pixels_away() -> None:
-    """Where all pixels are alike there is nothing to choose, correct or sharpen: tones are the matrix and the table."""
+    """Equal pixels leave nothing to choose, correct or sharpen: tones are the matrix and the table."""
     function = camera_pipe.function()
     level = 500
     seen = np.full((32, 48), level, np.uint16)

@@ -1,4 +1,4 @@
-"""What takes part in the keys of the cache on disk: all that decides kernels or their code, and nothing else."""
+"""Contents of the disk cache's keys: everything that decides kernels or their code, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executables say of their launches and buffers."""
+"""Listings of the launches and buffers of executables."""
 
 from __future__ import annotations
 

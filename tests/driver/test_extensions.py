@@ -104,7 +104,7 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
 
 
 class Seen(list[tuple[str, int]]):
-    """What the stranger's pass has noted, once it is loaded."""
+    """Return the notes of the third party's pass, once it is loaded."""
 
     def taken(self) -> list[tuple[str, int]]:
         noted = sys.modules["strangers"].SEEN

@@ -87,7 +87,7 @@ def test_long_rows_have_groups_of_many_threads_where_no_driver_objects() -> None
     [(8192, DType.F32, 1), (10_000, DType.F32, 1), (16384, DType.F32, 1), (32768, DType.F32, 1), (32768, DType.F16, 1)],
 )
 def test_rows_of_any_length_fit_groups_of_256_threads(columns: int, dtype: DType, launches: int) -> None:
-    """So many threads of a kernel can always run on the card, whose threads have at most 255 registers of 65536."""
+    """A number of threads that always runs on a card with at most 255 of 65,536 registers for a thread."""
     card = attrs.evolve(with_facts(Target(pipeline="nvidia-hopper")), group_threads=256)
     program = compile_stages(parse(SOFTMAX), {"X": TensorType(dtype, (2048, columns))}, card).sem
     assert max(math.prod(kernel.group) for kernel in program.kernels) <= 256

@@ -1,4 +1,4 @@
-"""What notebooks show of values."""
+"""Representations of values in notebooks."""
 
 from __future__ import annotations
 

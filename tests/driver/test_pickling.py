@@ -1,4 +1,4 @@
-"""What compiles and calls can be pickled, for pools of processes."""
+"""Pickling of everything that compiles or calls, for pools of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What releases have written is read by all later ones: texts of Tile, formulas, files of functions, bundles.
+"""Files of earlier releases, which all later ones read: texts of Tile, formulas, files of functions, bundles.
 
 ``golden/formats`` has a folder for each minor version. When a version is released, its folder gets the texts of that
 version's tests and pages, with their canonical form, and bundles; none of its files is ever changed.

@@ -1,4 +1,4 @@
-"""What type checkers know of results: what an annotation says; ``mypy --strict`` over the tests checks these."""
+"""Static types of results, from annotations; ``mypy --strict`` over the tests checks these."""
 
 from __future__ import annotations
 

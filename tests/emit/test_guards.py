@@ -42,7 +42,7 @@ def value_of(expr: Expr | None, variables: Mapping[str, int]) -> int:
 @examples(200)
 @given(data=st.data())
 def test_guards(data: st.DataObject) -> None:
-    """Where neither form overflows, both hold for the same values."""
+    """Both forms hold for equal values, unless one overflows."""
     dtype = data.draw(st.sampled_from([DType.I32, DType.I64, DType.U32]))
     kind = Type(dtype)
     low = -99 if dtype.is_signed else 0

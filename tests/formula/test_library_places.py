@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Places = tuple[Any, Any]
 
 GRID = {**MODES, "wrap": "grid-wrap", "constant": "grid-constant"}
-"""What SciPy calls the boundaries where it looks between pixels."""
+"""SciPy's names of the boundary modes of interpolation."""
 
 
 def looked(image: Picture, places: Places, mode: str) -> Picture:

@@ -1,4 +1,4 @@
-"""What seed 002 says of descriptions, crafting, feeding and controls, statement by statement; in our words."""
+"""Requirements on descriptions, crafting, feeding and controls of formulas, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fault planted into an emitter has to get past: kernels on a device, beside the interpreter of kernels."""
+"""Checks of faults planted into emitters: kernels on a device, beside the interpreter of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What says whether a planted fault shows: programs through pipelines, beside what came of them without it.
+"""Verdicts on planted faults: programs through pipelines, compared with their results without the fault.
 
 A pipeline is applied in milliseconds, and what it made is interpreted in seconds. So each program is taken through each
 pipeline before the fault is planted; afterwards only what came out different is interpreted.
@@ -47,7 +47,7 @@ class Subject:
 
     @property
     def check(self) -> Check:
-        """What the function computes on exact numbers."""
+        """Return the function's results on exact numbers."""
         return Check.of(self.function)
 
     @property
@@ -58,7 +58,7 @@ class Subject:
 
 @attrs.frozen(eq=False)
 class Trail:
-    """What came of a program in a pipeline as long as no fault was planted.
+    """Results of a program in a pipeline without a planted fault.
 
     Attributes:
         subject: The program.

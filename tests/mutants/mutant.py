@@ -1,4 +1,4 @@
-"""What a planted fault is."""
+"""Description of a planted fault."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mutant:
 
     @property
     def is_emitter(self) -> bool:
-        """Whether the module belongs to a back end."""
+        """Say whether the module belongs to a back end."""
         return self.module.startswith("tileir_") and not self.module.startswith("tileir_accelerators.")
 
     @property

@@ -1,4 +1,4 @@
-"""What a planted fault has to get past: fixed and generated programs through pipelines, on exact numbers."""
+"""Checks of faults planted into passes: fixed and generated programs through pipelines, on exact numbers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _TESTS = Path(__file__).parents[1]
 
 PUSH: Final = ("--hypothesis-profile=push",)
 NIGHTLY: Final = ("--hypothesis-profile=fast", "--every-row")
-"""What `tox.ini` gives pytest in the environments `all` and `nightly`."""
+"""Arguments of pytest in the environments `all` and `nightly` of `tox.ini`."""
 
 
 def first_failure(path: str, effort: Sequence[str]) -> str | None:

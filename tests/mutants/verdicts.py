@@ -30,7 +30,7 @@ CAUGHT, SURVIVED, NONE = "caught", "SURVIVED", "NO VERDICT"
 
 @attrs.frozen
 class Verdict:
-    """What became of a fault.
+    """Verdict on a fault.
 
     Attributes:
         word: :data:`CAUGHT`, :data:`SURVIVED` or, where the time was up, :data:`NONE`.

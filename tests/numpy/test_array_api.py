@@ -176,7 +176,7 @@ REFUSED = {
     "linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.matrix_rank linalg.pinv linalg.qr linalg.svd "
     "linalg.svdvals": "other decompositions are not offered",
 }
-"""What of the standard tensors have not, and why."""
+"""Parts of the standard that tensors lack, with reasons."""
 
 
 def values(dtype: str, shape: tuple[int, ...], *, small: bool = False) -> np.ndarray[Any, Any]:

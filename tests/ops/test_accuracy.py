@@ -1,4 +1,4 @@
-"""How far functions of elements and their slopes are from mpmath's, in all floats, near zero, far out, and in between.
+"""Errors of elementwise functions and derivatives beside mpmath, in all float dtypes: near 0, far out and between.
 
 The bounds are those of the table of all operations, which random calls are held to as well.
 """
@@ -33,7 +33,7 @@ HUGE: Final = mp.mpf(10) ** 4000
 """More than any float is, of extended precision as well."""
 
 LEAST: Final = 1e-30
-"""Where mpmath's differences still lie on one side of 0."""
+"""Distance from 0 at which mpmath's differences still lie on one side of it."""
 
 mp.dps = 60
 

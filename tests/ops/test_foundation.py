@@ -1,4 +1,4 @@
-"""What operations are written with."""
+"""Helpers with which operations are written."""
 
 from __future__ import annotations
 

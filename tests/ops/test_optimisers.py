@@ -1,4 +1,4 @@
-"""What optimisers promise beside their formulas: dtypes, corrections of the first steps, and errors."""
+"""Contracts of optimisers beside their formulas: dtypes, corrections of the first steps, and errors."""
 
 from __future__ import annotations
 

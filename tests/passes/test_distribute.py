@@ -1,4 +1,4 @@
-"""What the pass for kernels of any form does to their shapes; test_schedule.py holds that it keeps the meaning."""
+"""Structure of kernels after the pass for kernels of any form; test_schedule.py checks the results."""
 
 from __future__ import annotations
 

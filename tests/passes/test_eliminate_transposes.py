@@ -128,7 +128,7 @@ def test_turned_copies(body: str, shapes: dict[str, tuple[int, ...]], gone: int,
 
 
 def test_elements_that_are_written_again_stay_as_they_were() -> None:
-    """What is copied is another tensor later, before the window reads the copy."""
+    """The copied tensor is written again before the window reads the copy."""
     shapes = {"A": (4, 3), "B": (4, 3), "X": (4, 3), "T": (3, 4), "O": (3, 2)}
 
     def copy(source: str, into: str, place: str = "i, j") -> str:

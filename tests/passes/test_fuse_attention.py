@@ -308,7 +308,7 @@ def test_masks_of_great_numbers_are_found_as_libraries_hand_them_over(boxes: boo
 
 
 def test_layers_share_masks_and_constants() -> None:
-    """What no scores lead to may be read by others as well; keys that a mask tells of are all there."""
+    """Tensors that do not depend on scores may have other readers; masked keys are all there."""
     builder = FunctionBuilder()
     inputs = [builder.input(each, "B", "H", "S", "D") for each in "QKV"]
     mask = builder.constant(np.where(np.tri(40, dtype=bool), 0.0, -np.inf).astype(np.float32))

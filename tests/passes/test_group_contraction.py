@@ -1,4 +1,4 @@
-"""What the pass does to contractions, and that it keeps their meaning, whatever the options."""
+"""Structure and results of contractions after the pass, with any options."""
 
 from __future__ import annotations
 

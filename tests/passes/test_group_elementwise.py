@@ -1,4 +1,4 @@
-"""What the pass does to elementwise kernels; test_schedule.py holds that it keeps the meaning."""
+"""Structure of elementwise kernels after the pass; test_schedule.py checks the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pass does to reductions; test_gpu.py and test_schedule.py hold that it keeps the meaning."""
+"""Structure of reductions after the pass; test_gpu.py and test_schedule.py check the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pass does to elementwise kernels with transposed inputs, and that it keeps their meaning."""
+"""Structure and results of elementwise kernels with transposed inputs after the pass."""
 
 from __future__ import annotations
 

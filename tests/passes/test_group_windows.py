@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SEVERAL = "_sums["
-"""What the text of a kernel has whose threads hold the sums of several windows."""
+"""Text in kernels whose threads hold the sums of several windows."""
 
 
 def stages(text: str, shapes: Mapping[str, tuple[int, ...]], dtype: DType, step: GroupReduction) -> Stages:

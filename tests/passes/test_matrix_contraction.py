@@ -1,4 +1,4 @@
-"""What the pass does to contractions of halves, and that it keeps their meaning, with instructions and without."""
+"""Structure and results of contractions of halves after the pass, with matrix instructions and without."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_vectors_narrower_than_an_element_copy_single_elements() -> None:
 )
 @examples(50)
 def test_sizes_are_free(text: str, sizes: tuple[int, int, int], dtype: DType, step: MatrixContraction) -> None:
-    """What lies behind the ends of a tile is zero in both factors, whatever the memory of the group held before."""
+    """Elements behind the ends of a tile are zero in both factors, whatever the group's memory held before."""
     rows, columns, depth = sizes
     known = {"M": rows, "N": columns, "K": depth, "Z": 2}
     signature = re.findall(r"(\w)\[([^\]]*)\]", text.partition("->")[0])

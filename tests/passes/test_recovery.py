@@ -1,4 +1,4 @@
-"""What becomes of pipelines of which a pass fails."""
+"""Pipelines with a pass that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fusion, windows, tuple reductions, scatters and inlining say of kernels that they leave alone, code by code."""
+"""Refusals of fusion, windows, tuple reductions, scatters and inlining, code by code."""
 
 from __future__ import annotations
 

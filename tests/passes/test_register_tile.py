@@ -1,4 +1,4 @@
-"""What register tiles look like; test_schedule.py holds that they keep the meaning."""
+"""Structure of register tiles; test_schedule.py checks the results."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def test_silent_returns_are_found() -> None:
 
 @pytest.mark.sampled(0)
 def test_each_scheduling_pass_says_why() -> None:
-    """What maps over kernels is annotated with refusals, so that the test above looks at it."""
+    """Mappings over kernels are annotated with refusals, so that the test above finds them."""
     asked = {"map_kernels", "expand_kernels", "map_blocks"}
     steps = [function for path in python_files(PACKAGE / "schedule") for function in functions(path)]
     for path in modules():

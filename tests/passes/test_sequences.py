@@ -46,7 +46,7 @@ def test_any_sequence_keeps_the_meaning(program: Program, passes: list[Pass]) ->
 
 
 REFUSALS: Final = ("TIL505", "TIL543", "TIL548")
-"""What passes may refuse: units, sizes and memories that do not fit the blocks that were selected."""
+"""Allowed refusals of passes: units, sizes and memories that do not fit the selected blocks."""
 
 
 @pytest.mark.sampled(2)

@@ -1,4 +1,4 @@
-"""What the pipeline for groups of threads asks for fits devices however little they have."""
+"""Resources that the pipeline for groups of threads asks of devices with little of them."""
 
 from __future__ import annotations
 

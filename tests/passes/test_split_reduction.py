@@ -293,7 +293,7 @@ def test_outputs_without_any_term_keep_what_they_held() -> None:
 
 
 def test_parts_lie_as_results_do() -> None:
-    """What merges them reads along memory: along the innermost index of results that is long."""
+    """The merging kernel reads along memory: along the innermost long index of results."""
     for result, kept in (
         ("k, i, j, c", (256, 3, 3, 256)),
         ("k, c, i, j", (256, 3, 3, 256)),

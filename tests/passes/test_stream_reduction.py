@@ -1,4 +1,4 @@
-"""What streamed reductions look like; test_schedule.py holds that they keep the meaning."""
+"""Structure of streamed reductions; test_schedule.py checks the results."""
 
 from __future__ import annotations
 

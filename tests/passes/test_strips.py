@@ -240,7 +240,7 @@ def test_what_is_not_finite_stays_in_its_windows() -> None:
 def test_threads_share_strips_of_what_the_cache_of_one_could_hold(
     threads: int, height: int, width: int, strips: bool
 ) -> None:
-    """What passes between the kernels is half, twice, half and a sixteenth of the second-level cache.
+    """Intermediate tensors of half, twice, half and a sixteenth of the second-level cache.
 
     Of long rows, a strip of four is three quarters of it, and more than it holds.
     """

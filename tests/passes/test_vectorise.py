@@ -1,4 +1,4 @@
-"""What the three vectorising passes do to the shapes of kernels; test_schedule.py holds that they keep the meaning."""
+"""Structure of kernels after the three vectorising passes; test_schedule.py checks the results."""
 
 from __future__ import annotations
 

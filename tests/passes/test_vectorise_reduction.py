@@ -1,4 +1,4 @@
-"""What vectorised reductions look like; test_schedule.py holds that they keep the meaning."""
+"""Structure of vectorised reductions; test_schedule.py checks the results."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_windows_of_any_size(
     places: int,
     turns: bool,
 ) -> None:
-    """What a block says that it copies as a box is compared with what it does, whose meaning is compared here."""
+    """The block's declared box is compared with its copies, whose results are compared here."""
     reach = (form["d"] * (side - 1) + 1 for side in shape)
     borders = (form["b"], form["left"])
     sizes = [(n + 2 * edge - r) // form["s"] + 1 for n, edge, r in zip(picture, borders, reach, strict=True)]

@@ -34,7 +34,7 @@ PAIRS: Final = [
 NAMES: Final = [f"{library}-{dtype.value}" for library, dtype in PAIRS]
 DEVICES: Final = [each.id for each in tileir.devices() if each.backend in ("llvm", "opencl")]
 VERSIONS: Final = {"unversioned": None, "versioned": (1, 0)}
-"""What consumers ask for; JAX gives capsules with a version, and takes none."""
+"""Versions of DLPack that consumers ask for; JAX gives capsules with a version, and takes none."""
 
 
 def made(library: str, array: Array) -> Any:

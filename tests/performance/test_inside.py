@@ -1,4 +1,4 @@
-"""What :mod:`tileir_performance.warnings.accesses` decides, beside the enumeration of all points."""
+"""Decisions of :mod:`tileir_performance.warnings.accesses`, beside the enumeration of all points."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tileir_performance.tuning.measured_hardware import _chain_text, _reading_te
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured hurriedly is wrong, and has the same form."""
+    """A hurried measurement is wrong, but has the right form."""
     for name, value in (("SECONDS", 0.001), ("STEPS", 50), ("READ_BYTES", 1 << 16), ("OUTERMOST_BYTES", 1 << 16)):
         monkeypatch.setattr(measured_hardware, name, value)
 

@@ -17,7 +17,7 @@ i, j, x = (Affine.index(name) for name in "ijx")
 
 
 def is_canonical(affine: Affine) -> bool:
-    """Whether equal expressions have equal nodes."""
+    """Say whether equal expressions have equal nodes."""
     names = [name for name, _ in affine.terms]
     values = [affine.offset, *(c for _, c in affine.terms)]
     exactly = all(type(v) is int or (isinstance(v, Fraction) and v.denominator > 1) for v in values)

@@ -15,7 +15,7 @@ i, j, x = (Affine.index(name) for name in "ijx")
 
 
 def holds(constraint: RangeConstraint, value: Rational) -> bool:
-    """Whether a constraint over ``i`` alone holds for a rational value of it."""
+    """Say whether a constraint over ``i`` alone holds for a rational value of it."""
     result = constraint.polynomial.offset + constraint.polynomial.coefficient("i") * value
     return Fraction(result).denominator == 1 and 0 <= result < constraint.bound
 

@@ -20,7 +20,7 @@ i, j, k, n, x, y = (Affine.index(name) for name in "ijknxy")
 
 
 def covered(output: Sequence[Affine], sizes: Sequence[int], *inputs: tuple[Affine, int]) -> bool:
-    """Whether the contraction that reads one vector for each input provably writes all its output."""
+    """Say whether the contraction that reads one vector for each input provably writes all its output."""
     domain = solve([output, *([p] for p, _ in inputs)], [sizes, *([size] for _, size in inputs)])
     assert domain is not None
     return covers(domain, sizes)

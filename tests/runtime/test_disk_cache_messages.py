@@ -1,4 +1,4 @@
-"""What the cache on disk says of each thing that it does, and where its bounds lie exactly."""
+"""Messages of the disk cache for each of its actions, and its exact bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a back end seems to offer, but does not, is told."""
+"""Warnings about operations that a back end seems to offer, but does not."""
 
 from __future__ import annotations
 

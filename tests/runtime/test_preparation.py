@@ -1,4 +1,4 @@
-"""What plans compute once, from constants alone."""
+"""Kernels of plans that run once, because they read only constants."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Command:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Say whether it has ended."""
         self.asked += 1
         return self.ended.is_set()
 

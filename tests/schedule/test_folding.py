@@ -231,7 +231,7 @@ def test_rows_with_tests_or_none(text: str, tensor: str) -> None:
 
 
 def test_rows_that_change_from_iteration_to_iteration_are_not_kept() -> None:
-    """What a row is made of has another weight in each iteration, or lies along a diagonal."""
+    """The elements of a row have another weight in each iteration, or lie along a diagonal."""
     text = "function (A[M, N], W[P, Q]) -> (C) { C[i, j : M - 2, N - 4] = +(A[i + k, j + i] * W[j, i + k]), k < 3; }"
     types = {"A": TensorType(DType.F32, (7, 12)), "W": TensorType(DType.F32, (12, 12))}
     before = run(parse_pipeline("accumulate"), lower(infer(parse(text), types)))

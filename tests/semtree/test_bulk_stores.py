@@ -46,7 +46,7 @@ kernel doubled(out f32 O[31], in f32 A[60]) grid(2) group(4) index(i32) {
 GIVEN: Final = np.random.default_rng(0).integers(0, 9, 60).astype(np.float32)
 
 MEET: Final = "    barrier();\n    for (i32 j = 0; j < 4; j += 1) {\n      one"
-"""What comes before elements are written again."""
+"""Statements before elements are written again."""
 
 
 def stored() -> np.ndarray:

@@ -94,7 +94,7 @@ def test_what_goes_wrong_in_a_run(old: str, new: str, code: str, said: str) -> N
 
 
 def test_threads_that_released_may_be_ahead_of_others() -> None:
-    """What a thread writes behind its release is not ordered with what others read before theirs."""
+    """Writes of a thread after its release are not ordered with reads of others before theirs."""
     behind = SUMS.replace("    channel release ready[0];", "    channel release ready[0];\n    tile[k % 2 * 16] = 0.0;")
     with pytest.raises(TileError, match=r"TIL558|TIL557"):
         run(parse_kernel(behind), [np.zeros(8, np.float32), GIVEN], ALL_CHECKS)

@@ -1,4 +1,4 @@
-"""What dot products mean, and how they are spelt out."""
+"""Semantics of dot products, and their expansion."""
 
 from __future__ import annotations
 

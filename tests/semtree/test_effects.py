@@ -1,4 +1,4 @@
-"""What statements are said to read, write and set is what they do when the interpreter runs them."""
+"""Reads, writes and assignments of statements, beside the interpreter's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What classes declare as their text is written, read back, and refused where it is something else."""
+"""Declared text forms of classes: printed, read back, and refused where the text differs."""
 
 from __future__ import annotations
 

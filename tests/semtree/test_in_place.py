@@ -248,7 +248,7 @@ def test_a_function_uses_it() -> None:
 
 
 def test_a_temporary_that_a_launch_reads_twice_stays() -> None:
-    """Where one parameter took the place of the result, the other one would overlap it."""
+    """If one parameter took the result's memory, the other would overlap it."""
     before = parse_program("""
 program {
   input f32 A[4];

@@ -1,4 +1,4 @@
-"""Where barriers are put, for steps made by hand."""
+"""Places of barriers, for steps made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops run their copies ahead, and what becomes of copies."""
+"""Software pipelining: the loops whose copies run ahead, and the lowered copies."""
 
 from __future__ import annotations
 

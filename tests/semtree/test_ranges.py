@@ -1,4 +1,4 @@
-"""What is known about integers holds for every value that they can have."""
+"""Ranges of integers, which hold for every value that these can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What offsets can be at one place of a kernel: intervals, and integers of z3.
+"""Values of offsets at one place of a kernel: intervals, and integers of z3.
 
 Counters, coordinates and declared variables are integers without a limit here: a node whose interval does not fit its
 type, or of which nothing is known, such as a loaded value, becomes any value of its type.
@@ -41,7 +41,7 @@ TIMEOUT_MS: Final = 20_000
 
 @attrs.frozen
 class Place:
-    """What holds where a statement stands: definitions of variables, ranges of counters, and conditions."""
+    """Facts at a statement: definitions of variables, ranges of counters, and conditions."""
 
     values: Mapping[str, Expr]
     ranges: Mapping[str, Range]

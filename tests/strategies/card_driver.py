@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 RUN: Final = "tileir_cuda.run."
 
 CUBIN: Final = b"machine code of "
-"""What PTX becomes when it is linked."""
+"""Linked form of PTX."""
 
 NODE_POINTERS: Final = 40
-"""Where the driver's parameters of a node point to those of its kernel."""
+"""Offset of the pointer to a kernel's parameters in the driver's parameters of a node."""
 
 
 class Result(IntEnum):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Mark:
-    """What has to be done in a stream before something is: so many pieces of its work."""
+    """A condition on a stream: a number of its pieces of work are done."""
 
     stream: Work
     pieces: int

@@ -19,7 +19,7 @@ ACCELERATORS: Final = ROOT / "plugins" / "tileir-accelerators"
 OFFERED: Final[Mapping[str, Mapping[str, str]]] = tomllib.loads(
     (ACCELERATORS / "pyproject.toml").read_text(encoding="utf-8")
 )["project"]["entry-points"]
-"""What the wheel offers, by groups of entry points."""
+"""Entry points of the wheel by group."""
 
 OF_ACCELERATORS: Final[tuple[type[Pass], ...]] = tuple(
     dict.fromkeys(EntryPoint(*item, "tileir.passes").load() for item in OFFERED["tileir.passes"].items())

@@ -1,4 +1,4 @@
-"""What each pass and each step of schedules changes in a small program: the files that the manual shows.
+"""Changes of each pass and each schedule step in a small program: the files that the manual shows.
 
 A file says in lines that begin with ``#`` a program in Tile, its inputs, passes that run before, and those that it is
 about; the lines after these are what they change in the text of the Stripe program.

@@ -81,4 +81,4 @@ _MAKERS: Final[tuple[tuple[Callable[[int], st.SearchStrategy[Step]], tuple[int, 
     *((make, (2, 3)) for make in (moves.selections, moves.flattenings)),
     *((make, (1, 2)) for make in (moves.stacks, moves.foldings, windows.convolutions, windows.interpolations)),
 )
-"""What draws a step, and for which ranks. Some come twice, for they have made the most trouble."""
+"""Strategies that draw a step, with the ranks for which they do. Some come twice: they have found the most faults."""

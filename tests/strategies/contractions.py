@@ -68,7 +68,7 @@ class _Axis:
 
     @property
     def results(self) -> int:
-        """How many places the window takes."""
+        """Number of positions of the window."""
         return max(1, (self.image + 2 * self.padding - self.dilation * (self.window - 1) - 1) // self.stride + 1)
 
     def place(self, result: str, step: str) -> str:

@@ -130,7 +130,7 @@ BEGINNINGS: Final = (
     "accumulate,fusion{rows=true,least_points=1,least_row=1}",
     "schedule",
 )
-"""What makes kernels of which later passes can make something."""
+"""Passes whose kernels give later passes something to do."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""How many examples a property test gets: its own number, times the effort of the Hypothesis profile in use."""
+"""Number of examples of a property test: its own, times the effort of the Hypothesis profile in use."""
 
 from __future__ import annotations
 

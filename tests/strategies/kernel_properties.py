@@ -1,4 +1,4 @@
-"""What kernels are made of, counted; and in words, what one version of them lacks that another has."""
+"""Counted parts of kernels, and differences between two versions in words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = int | str | list[int] | dict[str, int]
 Row: TypeAlias = dict[str, Value]
-"""What one kernel is made of, without what there is none of."""
+"""Counted parts of one kernel, without zeros."""
 
 WORDS: Final = {
     "runs": "runs",

@@ -25,7 +25,7 @@ Family = tuple[str, dict[str, Shape], Shape]
 """The statement that makes C, the shapes of its arguments, and that of C."""
 
 POINTS = 1 << 21
-"""How many points the index space of one contraction may have; the interpreter visits all of them."""
+"""Most points of a contraction's index space; the interpreter visits all of them."""
 
 _DTYPES = (DType.F32, DType.F32, DType.F32, DType.F64, DType.I32, DType.I8, DType.U8, DType.I64, DType.BF16, DType.F16)
 

@@ -1,4 +1,4 @@
-"""Whether a back end has each operation and conversion on each dtype, or a row expresses it by what it has."""
+"""Operations and conversions on each dtype that a back end has, or that a row expresses by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of LLVM instructions computes, as terms of z3, and under which conditions it is defined."""
+"""Results of LLVM instructions as terms of z3, and the conditions under which they are defined."""
 
 from __future__ import annotations
 

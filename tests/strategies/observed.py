@@ -1,4 +1,4 @@
-"""What the statements of a kernel touch while the interpreter runs it."""
+"""Elements that the statements of a kernel access while the interpreter runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulator Oclgrind reports while tests run."""
+"""Reports of the simulator Oclgrind while tests run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """What Oclgrind has written since somebody last looked."""
+    """Return Oclgrind's output since the last call."""
 
     def __init__(self, log: Path) -> None:
         self.log = log

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 POCL: Final = "Portable Computing Language"
 OCLGRIND: Final = "Oclgrind"
 PLATFORMS: Final = (POCL, *(each.name for each in cl.get_platforms() if each.name == OCLGRIND))
-"""Where kernels run: in a driver, and where it is installed, as in `tox -e simulator`, in the simulator too."""
+"""Devices on which kernels run: a driver, and the simulator if it is installed, as in `tox -e simulator`."""
 
 FEATURES: Final = {POCL: Features(max_vector_bytes=32), OCLGRIND: Features()}
-"""What kernels may use on each platform; PoCL 3.0 aborts the process on wider vectors."""
+"""Features that kernels may use on each platform; PoCL 3.0 aborts the process on wider vectors."""
 
 
 @cache

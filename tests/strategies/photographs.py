@@ -17,7 +17,7 @@ from tileir_formula.text.parser import parse
 Picture = npt.NDArray[Any]
 
 MODES = {"clamp": "nearest", "mirror": "mirror", "wrap": "wrap", "constant": "constant"}
-"""What SciPy calls the boundaries."""
+"""SciPy's names of the boundary modes."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Whether compiling for a lesser processor than the host's, which the environment names, tries anything else."""
+"""Processors below the host's for which kernels are compiled in tests, from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fields of nodes hold names, statements or records, by their types: roles have to say the same."""
+"""Fields of nodes that hold names, statements or records, by their types: declared roles have to agree."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class TupleCase:
 
     @property
     def elements(self) -> Array:
-        """What is reduced: the reduced axes as one, in front."""
+        """Return the reduced elements: the reduced axes as one, in front."""
         data = self.data.astype(np.float64) if self.dtype in (DType.F16, DType.BF16) else self.data
         if self.shift:
             half = np.asarray(0.5, data.dtype if self.dtype.is_float else np.float32)

@@ -1,4 +1,4 @@
-"""How much a function does, counted rather than timed: the same on any machine, however loaded."""
+"""Work of a function, counted rather than timed: equal on any machine, under any load."""
 
 from __future__ import annotations
 

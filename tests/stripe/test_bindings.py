@@ -1,4 +1,4 @@
-"""What indices become in kernels: fields of their own, words in text."""
+"""Bindings of indices in kernels: fields of their own, words in text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When memory is in use, in programs with loops and branches."""
+"""Live ranges of memory, in programs with loops and branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker remembers of formulas from one request to the next."""
+"""Formulas that a worker remembers from one request to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text says of itself: faults, statements, and inputs with types to begin with."""
+"""Checks of a text: faults, statements, and inputs with initial types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How texts can go on: each option is one that the language takes there."""
+"""Completion of texts: the language takes each offered option at its place."""
 
 from __future__ import annotations
 

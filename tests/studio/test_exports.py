@@ -1,4 +1,4 @@
-"""What is taken away makes the same pictures: scripts bit for bit, source by a stranger's program."""
+"""Exports that make equal pictures: scripts bit for bit, source in another program."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_parameter_that_is_dragged_is_written_with_its_value(tmp_path: Path) -
 
 @pytest.mark.sampled(0)
 def test_pictures_of_16_bits_and_arrays_reach_the_script_as_they_reached_the_page(tmp_path: Path) -> None:
-    """What the page was given is what the script is called with."""
+    """The script is called with the page's inputs."""
     Image.fromarray(DEEP[..., 0]).save(tmp_path / "deep.png")
     np.save(tmp_path / "array.npy", FLOATS)
     (tmp_path / "uploads").mkdir()

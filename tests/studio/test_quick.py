@@ -1,4 +1,4 @@
-"""What is shown before the optimised program is there, and that nothing depends on it."""
+"""Preview before the optimised program is there; nothing depends on it."""
 
 from __future__ import annotations
 

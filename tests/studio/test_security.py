@@ -1,4 +1,4 @@
-"""Who may talk to the studio, and how much they may send."""
+"""Access control of the studio, and limits of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page asks for, and what it gets, over HTTP."""
+"""Requests of the page and the server's answers over HTTP."""
 
 from __future__ import annotations
 

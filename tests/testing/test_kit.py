@@ -38,7 +38,7 @@ def kit(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 RUNNING: Final = ("copies", "errors", "events", "kernels", "libraries", "memory", "options", "works")
 NUMBERS: Final = ("contractions", "dtypes")
-"""What the tests of back ends lack on OpenCL: its drivers take minutes to build what all other areas compute, too."""
+"""Areas left out on OpenCL: its drivers take minutes to build kernels that other areas cover."""
 
 
 @pytest.mark.sampled(0)  # how kernels run on either; their numbers, which tests of emitters compare, too, at night

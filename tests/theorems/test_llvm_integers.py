@@ -1,4 +1,4 @@
-"""What LLVM's emitter writes for operations and conversions of integers is defined and right, for every width.
+"""Proofs that LLVM IR of operations and conversions of integers is defined and right, for every width.
 
 Together with the rows that express what LLVM leaves undefined: safe division, shifts beyond the width, wrapping,
 extrema, truth values; with variables, and with each constant at which a row or the emitter chooses another form.

@@ -206,7 +206,7 @@ def test_a_function_with_calls_is_differentiated_and_mapped() -> None:
     ],
 )
 def test_derivatives_in_a_function_are_by_its_inputs_alone(derivative: str) -> None:
-    """What else the caller computes from an operand is a constant, as for a function that is called by itself."""
+    """Values that the caller computes from an operand are constants, as in a function called by itself."""
     text = f"function f(X[N], Z[N]) -> (D) {{ Y[] = +(X[i] * Z[i]); {derivative} }}\n"
     a = np.array([1.0, 3.0])
     for call, expected in (("f(A, A)", a), ("f(A, A * A)", a * a), ("f(A * A, A)", a)):

@@ -1,4 +1,4 @@
-"""What tensors of the builder know of their sizes."""
+"""Sizes of the builder's tensors."""
 
 from __future__ import annotations
 

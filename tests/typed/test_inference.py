@@ -1,4 +1,4 @@
-"""What inference makes of correct programs: names, dtypes, shapes, and how much it emits."""
+"""Results of inference for correct programs: names, dtypes, shapes, and the number of operations."""
 
 import attrs
 import numpy as np

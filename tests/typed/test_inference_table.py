@@ -1,4 +1,4 @@
-"""What each function, operator and statement of Tile becomes: operations, dtypes, shapes, and the text of each."""
+"""Typed operations of each function, operator and statement of Tile: dtypes, shapes, and texts."""
 
 from __future__ import annotations
 

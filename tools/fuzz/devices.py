@@ -22,7 +22,7 @@ RARELY: Final = 16
 
 
 COMPILED: Final[Counter[str]] = Counter()
-"""How many programs this process has compiled, by device."""
+"""Number of programs that this process has compiled, by device."""
 
 
 def turn_of(case: Case) -> int:

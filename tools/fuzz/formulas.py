@@ -67,7 +67,7 @@ PIECES: Final = (
     ),
     *("\0", "\ud800", "\u00e9", "\u2028", "\U0001f600", "gaussian", "image", "clamp", "10%", "change below"),
 )
-"""What spoils a text."""
+"""Insertions that spoil a text."""
 
 VALUES: Final = (
     None,
@@ -85,7 +85,7 @@ VALUES: Final = (
     "#ff8000",
     "[1 2; 3]",
 )
-"""What controls are given besides words of theirs: much of it wrong."""
+"""Values for controls besides their own words, many of them wrong."""
 
 _CHEAP: Final = 4
 """Steps of a formula that is crafted: the bodies of some functions are long."""

@@ -43,7 +43,7 @@ VALUES: Final[tuple[Any, ...]] = (
     [None],
     {"node": 1},
 )
-"""What stands in the place of a part of a document."""
+"""Replacements of a part of a document."""
 
 
 def make(choices: Choices) -> Case:

@@ -28,7 +28,7 @@ from tileir_testing.generated.choices import Choices
 _NUMBERS: Final = (1, 2, 0, 3, 4, 8, 16, 64)
 _TAGS: Final = ("kernel", "main", "inner", "fused", "contraction", "agg_op_add")
 _REFUSALS: Final = frozenset({"TIL543", "TIL505", "TIL547", "TIL548"})
-"""What a pass may say to a request: a value that does not fit, a unit without an index, no such fragment, too
+"""Allowed refusals of a request by a pass: a value that does not fit, a unit without an index, an unknown fragment, too
 little memory."""
 
 _LARGEST: Final = 12

@@ -243,4 +243,4 @@ def _shared(d: Drawing) -> str:
 
 
 CARD_STEPS: Final[Sequence[Step]] = (*STEPS, *(_thread, _shared) * 6, _pipeline, _pipeline, _cut, _rfactor)
-"""What groups of threads that share memory are made of as well."""
+"""Steps only for groups of threads that share memory."""

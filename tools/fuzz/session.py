@@ -33,7 +33,7 @@ _LONGEST: Final = 300.0
 
 
 _COMPLAINT: Final = 2000
-"""So many bytes of what a process complained of before it crashed are told."""
+"""Most reported bytes of a crashed process's standard error."""
 
 
 @attrs.frozen(repr=False)
@@ -46,7 +46,7 @@ class _EndedError(Exception):
 
 @attrs.define
 class Session:
-    """What is run, and what came of it.
+    """A run of the fuzzer over areas, in several processes.
 
     Attributes:
         areas: Names of areas.

@@ -57,7 +57,7 @@ PIECES: Final = (
     ),
     *("constant", "bits(", "sha256_"),
 )
-"""What spoils a text."""
+"""Insertions that spoil a text."""
 
 CONSTANTS: Final = (
     "",
@@ -78,7 +78,7 @@ READERS: Final[Mapping[str, tuple[Callable[[str], Any], Callable[[Any], str]]]] 
     "formula": (formula_parser.parse, formula_printer.to_text),
     "pipeline": (lambda text: pipeline.parse(text, PASSES), pipeline.to_text),
 }
-"""How each language is read and printed."""
+"""Parser and printer of each language."""
 
 
 def make(choices: Choices) -> Case:

@@ -21,7 +21,7 @@ from fuzz.devices import COMPILED
 from fuzz.recording import Recorded, shrunk
 
 _VARIABLE: Final = re.compile(r"'[^']*'|\b(?!TIL|\w*Error)[A-Z]\w*\b|-?\b\d[\d.e+-]*|-?\b(nan|inf|True|False)\b")
-"""What is not the same in equal findings: quoted names, names of tensors, and numbers that are no part of a code."""
+"""Parts in which equal findings may differ: quoted names, names of tensors, and numbers that are no part of a code."""
 
 SHRINKING: Final = 20.0
 """Seconds for which a finding is made smaller."""

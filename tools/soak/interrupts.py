@@ -138,7 +138,7 @@ def _traced(operation: Callable[[], object], moment: int) -> int:
 
 
 OPERATIONS: Final = ("compile", "call", "submit", "step", "close")
-"""What is interrupted at chosen moments."""
+"""Operations that are interrupted at chosen moments."""
 
 TUNING_SECONDS: Final = 0.3
 

@@ -31,7 +31,7 @@ ACCUMULATE: Final = "function (S, X) -> (T) { T = S + X; }"
 
 
 class _Usage(ctypes.Structure):
-    """What glibc says of its heap, as its ``struct mallinfo2``: memory of mappings, and memory in use beside them."""
+    """glibc's figures of its heap, its ``struct mallinfo2``: memory of mappings, and memory in use beside them."""
 
     _fields_ = (("_", _SIZE * 4), ("mapped", _SIZE), ("__", _SIZE * 2), ("used", _SIZE), ("___", _SIZE * 2))
     mapped: int
@@ -40,7 +40,7 @@ class _Usage(ctypes.Structure):
 
 @attrs.frozen
 class Growth:
-    """How memory grew for each repetition.
+    """Growth of memory with each repetition.
 
     Attributes:
         native_bytes: What libraries hold of the C library's heap; that of the process where the system cannot tell.

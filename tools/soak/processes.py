@@ -17,7 +17,7 @@ from tileir.runtime.context import Context
 
 PROGRAMS: Final = 8
 LONGEST_SECONDS: Final = 4.0
-"""When the last of those that are killed is killed, at the latest."""
+"""Time after which the last process is killed, in seconds."""
 
 
 def faults_of_killed_processes(

@@ -108,7 +108,7 @@ class _Points:
 
 @attrs.frozen(repr=False)
 class _View:
-    """Where a refinement lies: the memory, the indices around its allocation, and the first element that it shows."""
+    """Place of a refinement: the memory, the indices around its allocation, and the first element that it shows."""
 
     memory: str
     owner: tuple[str, ...]

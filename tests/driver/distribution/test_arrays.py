@@ -59,7 +59,7 @@ class Sliced:
 
 
 class Whole(Sliced):
-    """What has all of its rows in each slice."""
+    """An array with all of its rows in each slice."""
 
     def __getitem__(self, key: Any) -> Any:
         return self.content

@@ -153,7 +153,7 @@ def test_lambdas_vmap_gradients_and_scans_call_functions() -> None:
 
 
 def test_gradients_know_no_other_way_to_an_argument() -> None:
-    """What a function closes over is a constant, also where it is the argument itself."""
+    """Captured values of a function are constants, even if one is the argument itself."""
     a = np.array([1.0, 3.0])
 
     def total(x: Any, z: Any) -> Any:

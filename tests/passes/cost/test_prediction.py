@@ -36,7 +36,7 @@ MACHINE = machine_of(hardware_of(CPU), CPU)
 
 @attrs.define
 class Tally:
-    """What one kernel did while the interpreter ran it."""
+    """Counted work of one kernel while the interpreter ran it."""
 
     accessed: int = 0
     operations: int = 0

@@ -1,4 +1,4 @@
-"""What is left of a kernel when its last test goes stays inside of its tensors."""
+"""Accesses of a kernel without its last bounds test, which stay inside its tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows side by side look like; test_vectorise_reduction.py holds that they keep the meaning."""
+"""Structure of interleaved rows; test_vectorise_reduction.py checks the results."""
 
 from __future__ import annotations
 

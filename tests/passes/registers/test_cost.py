@@ -1,4 +1,4 @@
-"""Which tiles are chosen, and why."""
+"""Choice of tiles, with reasons."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_rows_of_a_tile_are_pixels_that_are_near_and_not_images(size: int, chann
 
 @pytest.mark.parametrize(("images", "channels"), [(8, 64), (16, 128)])
 def test_rows_of_a_tile_overlap_where_windows_do_rather_than_be_images(images: int, channels: int) -> None:
-    """What windows in several images read together is more than the nearest cache holds; overlapping ones fit."""
+    """Windows in several images read more than the nearest cache holds; overlapping windows fit."""
     text = DEPTHWISE.replace("X[H", "X[N, H").replace("O[y", "O[n, y").replace(": H", ": N, H").replace("X[y", "X[n, y")
     rows, _ = tile(text, {"X": (images, 56, 56, channels), "F": (7, 7, channels)})
     assert "n" not in rows

@@ -1,4 +1,4 @@
-"""How strided panels are copied: by tiles that are turned in registers, and what is left of them."""
+"""Copies of strided panels: by tiles that are transposed in registers, and their remainders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a reduction and lies apart along the lanes: squares of sums are turned, and lanes run along rows."""
+"""Epilogues of reductions strided along the lanes: squares of sums are transposed, and lanes run along rows."""
 
 from __future__ import annotations
 

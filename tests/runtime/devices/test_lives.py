@@ -1,4 +1,4 @@
-"""When memory of devices goes back: at the end of the last array, of the context, of a child, and of the process."""
+"""Release of device memory: at the end of the last array, of the context, of a child, and of the process."""
 
 from __future__ import annotations
 

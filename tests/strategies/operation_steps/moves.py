@@ -302,4 +302,4 @@ ANY_RANK: Final = (
     slices, slices, parts, halves, flips, repeats, tiles, rolls, half_rolls, joins, joins, splits, uneven_splits, pads,
     pads, transpositions, takings, runs, sortings, differences, reductions, sums,
 )  # fmt: skip
-"""What draws steps of tensors of any rank."""
+"""Strategies that draw steps of tensors of any rank."""

@@ -113,4 +113,4 @@ def interpolations(draw: st.DrawFn, rank: int) -> Step:
 
 
 ANY_RANK: Final = (pools, pools, samplings)
-"""What draws steps of tensors of any rank."""
+"""Strategies that draw steps of tensors of any rank."""

@@ -19,7 +19,7 @@ CORPUS: Final = Path(__file__).parents[2] / "corpus"
 FOUND: Final = list(cases(CORPUS))
 CASES: Final = 30
 FEWER: Final = {"cache": 1, "interrupts": 1, "threads": 1, "operations-wide": 8, "gradients": 8}
-"""How many cases of areas that start processes and wait, or whose programs other tests compile by hundreds."""
+"""Number of cases of areas that start processes and wait, or whose programs other tests compile by hundreds."""
 
 
 @pytest.mark.sampled(1)

@@ -132,7 +132,7 @@ def test_one_template_serves_all_its_pairs() -> None:
 
 
 def test_overrides_in_templates() -> None:
-    """What arrives is squared; in the gradient of that, the square counts as a product by a constant."""
+    """The incoming gradient is squared; in its own gradient, the square counts as a product by a constant."""
     body = """
       Y = X * 3;
       U = upstream(Y);

@@ -125,7 +125,7 @@ def lookup(rows: int) -> Function:
 
 
 def test_rows_of_a_table_stay_where_they_are() -> None:
-    """What travels is as large as what is looked up, however many rows there are."""
+    """Messages are as large as the looked-up rows, for any number of rows."""
     for rows in (64, 4096):
         program = partition(lookup(rows), Mesh({"x": 2}), {"T": Sharding(("x", None))})
         assert {each.inputs for each in program.collectives}.isdisjoint({("T",)})

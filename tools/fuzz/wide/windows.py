@@ -14,7 +14,7 @@ from fuzz.wide.pointwise import real
 from fuzz.wide.row import FLOATS, Arguments, Array, Draw, Row
 
 _FAR: Final = 50_000
-"""So many elements that a position times their number takes more than 32 bits."""
+"""A number of elements with which the product of a position takes more than 32 bits."""
 
 
 def convolved(

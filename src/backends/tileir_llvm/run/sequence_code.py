@@ -211,7 +211,7 @@ loop:
   %mine = icmp uge i64 %group, %begin
   br i1 %mine, label %run, label %next
 run:
-  store i64 0, ptr %state  ; so many turns that Python is never asked
+  store i64 0, ptr %state  ; never counted down to 0, so Python is never asked
   %given_up = call i1 @works(ptr %place, i64 %count, ptr %arguments, ptr %scratch, ptr %state)
   br label %next
 next:

@@ -1,4 +1,4 @@
-// The flexibility diagram of seed 002 at one place of a formula: what a step there can be made of; a click inserts it.
+// The flexibility diagram at one place of a formula: the possible steps there; a click inserts the chosen one.
 
 import { css, html, LitElement, nothing, type TemplateResult } from "lit";
 import { define } from "./elements.js";
