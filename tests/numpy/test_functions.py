@@ -452,3 +452,31 @@ def test_tensors_of_a_builder_have_the_functions_too() -> None:
     function = f.build(*cast(Any, (np.exp(x) @ x.T, x.sum(axis=0), x[0, ::2], x // 2, np.where(x > 0, x, 0))))
     wanted = (np.exp(X) @ X.T, X.sum(axis=0), X[0, ::2], X // 2, np.where(X > 0, X, 0))
     agree(tileir.evaluate(function, [X]), wanted)
+
+
+@pytest.mark.parametrize("values", [B, K.astype("i1"), X], ids=["bool", "i8", "f32"])
+@pytest.mark.parametrize("initial", [True, 0, 2, -1, 2.75])
+def test_initial_has_the_dtype_of_the_reduction(values: np.ndarray[Any, Any], initial: Any) -> None:
+    for name in ("min", "max", "sum", "prod"):
+        for where in (True, B):
+
+            def reduced(x: Any, name: str = name, where: Any = where) -> Any:
+                return getattr(np, name)(x, axis=0, initial=initial, where=where)
+
+            found, wanted = tileir.jit(reduced, device=device())(values), reduced(values)
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+            assert found.dtype == wanted.dtype or (name in ("sum", "prod") and found.dtype.kind == wanted.dtype.kind)
+
+
+def test_stacks_of_scalars() -> None:
+    for stack in (np.vstack, np.hstack, np.dstack, np.column_stack):
+        found = tileir.jit(lambda x, stack=stack: stack([x.sum(), x.max()]), device=device())(X)
+        np.testing.assert_allclose(found, stack([X.sum(), X.max()]), rtol=1e-6)
+        assert found.shape == stack([X.sum(), X.max()]).shape
+
+
+def test_dtypes_in_another_byte_order_are_refused() -> None:
+    other = np.dtype("f4").newbyteorder().str
+    with pytest.raises(tileir.TileError, match="write 'float32' for") as fault:
+        tileir.jit(lambda x: x.astype(other))(X)
+    assert "error[TIL206]" in str(fault.value)

@@ -375,9 +375,13 @@ def element_type(dtype: Any) -> DType:
     if dtype is int or dtype is float:
         return DType.I64 if dtype is int else DType.F64
     try:
-        found = DType.of(np.dtype(dtype))
+        theirs = np.dtype(dtype)
     except TypeError:  # a name that NumPy does not know
-        found = None
+        return dtype_named(dtype)
+    if not theirs.isnative:
+        native = theirs.newbyteorder("=").name
+        raise mistake("TIL206", f"tensors have the byte order of the processor; write {native!r} for {theirs.str!r}")
+    found = DType.of(theirs)
     return dtype_named(dtype) if found is None else found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 import tileir.ops as ops
 from tileir.core import DType
 from tileir.numpy.dispatch import element_type, entered, named
@@ -27,6 +29,14 @@ def summable(x: Tensor) -> Tensor:
     return cast_to(x, DType.I32 if kind.is_signed else DType.U32)
 
 
+def _initial(value: Operand, x: Tensor) -> Operand:
+    """Return the first operand of a reduction in its dtype, as in NumPy."""
+    kind = known_dtype(x)
+    if kind is None or kind.is_float or (isinstance(value, int | np.integer) and not kind.is_bool):
+        return value
+    return cast_to(value if isinstance(value, Tensor) else ops.full(x, (), value), kind)
+
+
 def _reduction(
     operation: Callable[..., Tensor],
     neutral: Operand | None,
@@ -47,12 +57,12 @@ def _reduction(
         """Reduce along some axes, by default all."""
         x = widened(a) if dtype is None else cast_to(a, element_type(dtype))
         if where is not True:
-            fill = initial if neutral is None else neutral
+            fill = neutral if neutral is not None or initial is None else _initial(initial, x)
             if fill is None:
                 raise mistaken("a maximum or minimum of some elements needs initial, which counts as the others")
             x = ops.where(where, x, fill)
         found = operation(x, axis, keepdims=keepdims)
-        return found if initial is None else join(found, initial)
+        return found if initial is None else join(found, _initial(initial, found))
 
     return reduce
 

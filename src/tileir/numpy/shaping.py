@@ -149,7 +149,7 @@ def _each(arrays: Sequence[Tensor], change: Any) -> Any:
 
 
 def _as_columns(arrays: Sequence[Tensor]) -> list[Tensor]:
-    return [ops.expand_dims(each, 1) if each.rank == 1 else each for each in arrays]
+    return [ops.reshape(each, *(each.dims or [1]), 1) if each.rank < 2 else each for each in arrays]
 
 
 @named("hstack")
@@ -422,9 +422,7 @@ entered(
 entered(
     {
         "choose": lambda a, choices: select([a == number for number in range(len(choices))], choices),
-        "vstack row_stack": lambda arrays: ops.concatenate(
-            [ops.expand_dims(each, 0) if each.rank == 1 else each for each in arrays], 0
-        ),
+        "vstack row_stack": lambda arrays: ops.concatenate([atleast_2d(each) for each in arrays], 0),
         "dstack": lambda arrays: ops.concatenate([atleast_3d(each) for each in arrays], 2),
         "column_stack": lambda arrays: ops.concatenate(_as_columns(arrays), 1),
         "ediff1d": lambda x: ops.diff(ravel(x)),

@@ -175,3 +175,13 @@ def test_gradients_know_no_other_way_to_an_argument() -> None:
         np.testing.assert_allclose(tileir.jit(function)(a), expected)
     program = tileir.parse("function (X[N], Z[N]) -> (D) { Y[] = +(X[i] * Z[i]); D = gradient(Y, X); }")
     np.testing.assert_allclose(tileir.jit(lambda x: program(x, x * x))(a), a * a)
+
+
+@pytest.mark.parametrize("builtin", [int, max, range])
+def test_builtins_without_a_signature_get_tensors(builtin: Any) -> None:
+    for call in (tileir.jit(builtin), tileir.gradient(builtin)):
+        with pytest.raises(TileError) as fault:
+            call(ROWS)
+        assert "error[TIL215]" in str(fault.value)
+    with pytest.raises(TileError):
+        tileir.compile(builtin)

@@ -82,6 +82,26 @@ def test_choices_of_tensors_and_of_python() -> None:
         tileir.jit(lambda x: tileir.cond(x.sum() > 0, lambda: x, lambda: (x, x)))(X)
 
 
+def test_choices_do_not_broadcast() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return tileir.cond(x.sum() > 0, lambda: x, lambda: y)
+
+    for other in (X[0], X[:1], X[:0], np.float32(1)):
+        with pytest.raises(tileir.TileError, match="return shapes") as fault:
+            tileir.jit(f)(X, other)
+        assert f"[3, 4] and {list(np.shape(other))}" in str(fault.value)
+    np.testing.assert_array_equal(tileir.jit(f)(X, -X), X)
+    np.testing.assert_array_equal(
+        tileir.jit(lambda x: tileir.cond(x.sum() < 0, lambda: x, lambda: 2))(X), np.full((3, 4), 2)
+    )
+    program = tileir.function(f, x="f32[N, 4]", y="f32[M, 4]").trace()
+    np.testing.assert_array_equal(tileir.jit(program)(X, X), X)
+    with pytest.raises(tileir.TileError, match=r"shape \[2, 4\], where \[3, 4\]"):
+        tileir.jit(program)(X, X[:2])
+    with pytest.raises(tileir.TileError, match="a scalar, and this one has 2 axes"):
+        tileir.jit(lambda x: tileir.cond(x > 0, lambda: x, lambda: -x))(X)
+
+
 def test_loops_that_run_while_something_holds() -> None:
     def newton(a: Any, tolerance: Any) -> Any:
         def better(state: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import tileir.ops as ops
 from tileir.core import at_the_call
 from tileir.driver.tracing.trees import Structure, flattened, rebuilt
+from tileir.tile.builder_functions import expect_sizes
 from tileir.tile.building import loops, scans
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import ACTIVE, Recorder, mistake
@@ -131,7 +132,8 @@ def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any]
     operands have to be replaced before.
 
     Raises:
-        TileError: TIL218, the functions return different structures.
+        TileError: TIL218, the functions return different structures; TIL310, they return tensors of different shapes
+            (TIL317 if that is known only when compiling); TIL217, the predicate is no scalar.
     """
     first: list[Any] = []
     second: list[Any] = []
@@ -140,6 +142,24 @@ def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any]
         raise mistake("TIL218", "both functions of a choice return one structure")
     if isinstance(predicate, bool | np.bool_):
         return rebuilt(structure, iter(first if predicate else second))
-    recorder_around([predicate, *first, *second], "cond")
-    chosen = [ops.where(predicate, *pair) for pair in zip(first, second, strict=True)]
+    recorder = recorder_around([predicate, *first, *second], "cond")
+    if np.ndim(predicate):
+        raise mistake("TIL217", f"the predicate of a choice is a scalar, and this one has {np.ndim(predicate)} axes")
+    chosen = [ops.where(predicate, *_equal_shapes(recorder, *pair)) for pair in zip(first, second, strict=True)]
     return rebuilt(structure, iter(chosen))
+
+
+def _equal_shapes(recorder: Recorder, one: Any, other: Any) -> tuple[Any, Any]:
+    """Return two results of a choice, with a check of their shapes; a number of Python has the shape of the other."""
+    if not all(isinstance(each, Tensor | np.ndarray) for each in (one, other)):
+        return one, other
+    left, right = tensors_of(recorder, [one, other])
+    if [dim.expr for dim in left.dims] == [dim.expr for dim in right.dims]:
+        return left, right
+    shapes = [[dim.known_for_arrays() for dim in each.dims] for each in (left, right)]
+    if left.rank == right.rank and any(None in sizes for sizes in shapes):
+        return left, expect_sizes(right, *left.dims)
+    if shapes[0] != shapes[1]:
+        told = " and ".join(str(sizes).replace("None", "?") for sizes in shapes)
+        raise mistake("TIL310", f"the functions of a choice return shapes {told}, which have to be equal")
+    return left, right

@@ -33,7 +33,7 @@ from tileir.core.text.markup import preformatted
 from tileir.driver.calls.arguments import is_number, split
 from tileir.driver.jit import Jit
 from tileir.driver.targets import TargetChoice
-from tileir.driver.tracing.trace import Parameter, Size, Traced, bound, calling, named_call, traced
+from tileir.driver.tracing.trace import Parameter, Size, Traced, bound, calling, named_call, signature_of, traced
 from tileir.driver.tracing.trees import LEAF, Structure, flattened, is_flat, paths, rebuilt
 from tileir.runtime import Context, DeviceInfo, Options
 from tileir.tile import ir
@@ -561,7 +561,7 @@ def jitted(
 
 def _required(python: Callable[..., Any]) -> list[str]:
     """Return the parameters without default."""
-    parameters = inspect.signature(python).parameters.values()
+    parameters = signature_of(python).parameters.values()
     kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return [each.name for each in parameters if each.default is each.empty and each.kind not in kinds]
 

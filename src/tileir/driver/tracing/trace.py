@@ -198,12 +198,20 @@ def bound(python: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         ArgumentError: TIL705, the function has other parameters.
     """
     try:
-        signature = inspect.signature(python)
-        return dict(signature.bind(*args, **kwargs).arguments)
+        return dict(signature_of(python).bind(*args, **kwargs).arguments)
     except TypeError as error:
         raise ArgumentError.of("TIL705", f"{named_call(python)}: {error}") from None
-    except ValueError:  # a builtin without a signature
-        return {"X": tuple(args), **kwargs}
+
+
+_UNKNOWN: Final = inspect.signature(lambda X, *more, **options: (X, more, options))  # noqa: N803  # names of inputs
+
+
+def signature_of(python: Callable[..., Any]) -> inspect.Signature:
+    """Return the parameters of a callable; those of any function of a tensor for builtins that state none."""
+    try:
+        return inspect.signature(python)
+    except ValueError:  # such as int
+        return _UNKNOWN
 
 
 def calling(
@@ -216,7 +224,7 @@ def calling(
         values = {name: rebuilt(structure, rest) for name, structure in structures.items()} | dict(statics)
         args, kwargs = [], {}
         keywords = False
-        for name, parameter in inspect.signature(python).parameters.items():
+        for name, parameter in signature_of(python).parameters.items():
             if name not in values:
                 keywords = True
             elif parameter.kind is parameter.VAR_POSITIONAL:

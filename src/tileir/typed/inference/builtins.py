@@ -283,9 +283,10 @@ def _truth(emission: Emission, operand: Operand) -> Scalar:
 def _match(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     left, right = (known_integer(operand, operand.label) for operand in operands)
     if left != right:
-        raise fail(
-            "TIL312", f"{operands[0].label} is {left} and {operands[1].label} is {right}, but both must match", span
-        )
+        own, other = operands[0].label, operands[1].label
+        if operands[1].name is None and operands[1].span == span:  # written by an operation: its text is no size
+            raise fail("TIL312", f"{own} is {left}, but {other} needs {right}", span)
+        raise fail("TIL312", f"{own} is {left} and {other} is {right}, but both must match", span)
     return Known(left)
 
 
