@@ -480,3 +480,48 @@ def test_dtypes_in_another_byte_order_are_refused() -> None:
     with pytest.raises(tileir.TileError, match="write 'float32' for") as fault:
         tileir.jit(lambda x: x.astype(other))(X)
     assert "error[TIL206]" in str(fault.value)
+
+
+@pytest.mark.parametrize("axis", [None, 1, (1,), (0, 2), (-1, -3, 1)])
+def test_quantiles_along_several_axes(axis: Any) -> None:
+    values = np.sin(np.arange(60, dtype="f4")).reshape(3, 4, 5)
+    for function in (np.median, lambda x, **more: np.percentile(x, np.array([5, 70]), **more)):
+        for keepdims in (False, True):
+
+            def found(x: Any, function: Any = function, keepdims: bool = keepdims) -> Any:
+                return function(x, axis=axis, keepdims=keepdims)
+
+            wanted = found(values)
+            np.testing.assert_allclose(tileir.jit(found, device=device())(values), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_variances_of_single_numbers(shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape, dtype=int), dtype="f4").reshape(shape)
+    for ddof in (0, 1):
+        for axis in (None, ()):
+
+            def found(x: Any, axis: Any = axis, ddof: int = ddof) -> Any:
+                return np.var(x, axis=axis, ddof=ddof)
+
+            np.testing.assert_allclose(tileir.jit(found, device=device())(values), found(values))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("shape", [(1, 4), (3, 1), (3, 0), (6,)])
+def test_covariances_of_one_row_and_of_no_columns(shape: tuple[int, ...]) -> None:
+    values = np.cos(np.arange(np.prod(shape), dtype="f4")).reshape(shape)
+    for name in ("cov", "corrcoef"):
+        wanted = getattr(np, name)(values)
+        found = tileir.jit(lambda x, name=name: getattr(np, name)(x), device=device())(values)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        assert found.shape == wanted.shape
+
+
+def test_bounds_that_all_elements_keep_need_not_fit() -> None:
+    values = np.array([0, 1, 5, 255], "u1")
+    for low, high in ((-1, 3), (2, 300), (-(2**70), None), (None, 2**70)):
+        found = tileir.jit(lambda x, low=low, high=high: np.clip(x, low, high), device=device())(values)
+        np.testing.assert_array_equal(found, np.clip(values, low, high))
+        assert found.dtype == np.uint8

@@ -115,6 +115,10 @@ def clip(
 ) -> Tensor:
     """Return ``x`` between two bounds, either of which may be None."""
     low, high = a_min if min is None else min, a_max if max is None else max
+    kind = known_dtype(x)
+    if kind is not None and not kind.is_float and not kind.is_bool:  # bounds of all elements need not fit the dtype
+        low = None if isinstance(low, int) and low <= kind.minimum else low
+        high = None if isinstance(high, int) and high >= kind.maximum else high
     return x if low is None and high is None else ops.clip(x, low, high)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -181,29 +182,38 @@ def ptp(a: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
 
 
 @named("median")
-def median(a: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+def median(a: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the middle element, or the mean of the two middle ones."""
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
 @named("quantile", tensors=1)
-def quantile(a: Tensor, q: Any, axis: int | None = None, *, method: str = "linear", keepdims: bool = False) -> Tensor:
-    """Return quantiles along an axis, or of all elements."""
+def quantile(a: Tensor, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """Return quantiles along some axes, by default of all elements."""
     if isinstance(q, Tensor):
         raise mistaken("quantiles are numbers that are known while the function is built")
-    x, place = (ops.flatten(a), 0) if axis is None else (a, axis)
-    if isinstance(q, list | tuple):
+    if np.ndim(q):
         return ops.stack([quantile(a, each, axis, method=method, keepdims=keepdims) for each in q])
-    found = ops.quantile(floating(x), q, place, interpolation=method)
-    if not keepdims:
-        return found
-    return ops.reshape(found, *[1] * a.rank) if axis is None else ops.expand_dims(found, axis)
+    gone = axes_of(a, axis)
+    found = ops.quantile(
+        floating(_on_one_axis(a, gone)), float(q), gone[0] if len(gone) == 1 else -1, interpolation=method
+    )
+    return ops.reshape(found, *(1 if place in gone else dim for place, dim in enumerate(a.dims))) if keepdims else found
+
+
+def _on_one_axis(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Return a tensor with the elements of these axes on its last axis; with a single one, it stays where it is."""
+    if len(axes) == 1:
+        return x
+    others = [place for place in range(x.rank) if place not in axes]
+    count = math.prod((x.dims[place] for place in axes), start=1)
+    return ops.reshape(ops.transpose(x, [*others, *axes]), *(x.dims[place] for place in others), count)
 
 
 @named("percentile", tensors=1)
-def percentile(a: Tensor, q: Any, axis: int | None = None, **options: Any) -> Tensor:
-    """Return percentiles along an axis, or of all elements."""
-    return quantile(a, [each / 100 for each in q] if isinstance(q, list | tuple) else q / 100, axis, **options)
+def percentile(a: Tensor, q: Any, axis: Axis = None, **options: Any) -> Tensor:
+    """Return percentiles along some axes, by default of all elements."""
+    return quantile(a, q if isinstance(q, Tensor) else np.asarray(q) / 100, axis, **options)
 
 
 def _place(operation: Callable[..., Tensor]) -> Any:
@@ -254,9 +264,9 @@ def cov(m: Tensor, y: Tensor | None = None, rowvar: bool = True, bias: bool = Fa
     ]
     x = floating(rows[0] if len(rows) == 1 else ops.concatenate(rows, 0))
     centred = x - ops.mean(x, 1, keepdims=True)
-    count = x.dims[1] - (int(not bias) if ddof is None else ddof)
+    count = (x.dims[1] - (int(not bias) if ddof is None else ddof)).max(0)
     found = ops.matmul(centred, ops.transpose(centred)) / count
-    return found if m.rank > 1 or y is not None else ops.reshape(found)
+    return ops.reshape(found) if x.dims[0].known_for_arrays() == 1 else found
 
 
 @named("corrcoef")

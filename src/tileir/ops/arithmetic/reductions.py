@@ -14,7 +14,6 @@ from tileir.ops.arithmetic.comparisons import isfinite
 from tileir.ops.shared.foundation import (
     Aggregation,
     Axes,
-    Dim,
     Operand,
     Size,
     Tensor,
@@ -23,6 +22,7 @@ from tileir.ops.shared.foundation import (
     axis_of,
     call,
     chosen,
+    dim_like,
     dims_of,
     full,
     indices_of,
@@ -222,7 +222,7 @@ def _variance(x: Tensor, axes: Axes, correction: float, keepdims: bool) -> Tenso
 def _count(x: Tensor, axes: Axes) -> Size:
     """Return the number of elements over axes."""
     dims = dims_of(x)
-    count: Dim | int = 1
+    count = dim_like(x, 1)
     for axis in axes_of(x, axes):
         count = dims[axis] * count
     return count
