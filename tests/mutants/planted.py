@@ -347,10 +347,10 @@ IN_PASSES: Final = (
         "everything is injective", "poly.coverage", "return _no_move(moves, [*confined, *within], ends)", "return True"
     ),
     Mutant(
-        "depth of a staged product one too long",
-        "passes.schedules.groups.contraction",
-        "tests.append(loop.range - 1 - first - place)",
-        "tests.append(loop.range - first - place)",
+        "iterations of a split one too many",
+        "schedule.steps.loops",
+        "tests = (loop.size - 1 - place,) if rest else ()",
+        "tests = (loop.size - place,) if rest else ()",
         "accumulate,group_contraction{threads=32,rows=1,columns=1,depth=8,always=true}",
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
@@ -100,6 +101,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "stage{tensor=B, at=i, into=own}, bind{loop=own_1, to=thread}": ("TR731", {"memory": "own"}),
     "stage{tensor=B, at=i, into=own, level=local}, bind{loop=own_1, to=thread}": ("TR732", {"bytes": 324}),
     "pipeline{loop=k}": ("TR739", {"loop": "k"}),
+    "pipeline{loop=()}": ("TR708", {}),
+    "pipeline{loop=(i, k)}": ("TR709", {}),
     "stage{tensor=B, at=k, into=own}, pipeline{loop=k}": ("TR739", {"memory": "own"}),
     "stage{tensor=B, at=k, into=own, level=local}, pipeline{loop=k, stages=1}": ("TR740", {"stages": 1}),
     "stage{tensor=B, at=k, into=own, level=local}, pipeline{loop=k}, split{loop=k, by=3, into=(a, b)}": (
@@ -152,6 +155,9 @@ def turned(more: str, rows: int, columns: int) -> KernelFunction:
         ("over=(column, row), pad=1, outside=clamp", (13, 19), "f32 copied = A[min(max(place, 0), 246)]", 1),
         ("over=(column, row), pad=1, lanes=4", (16, 24), "f32x4 copied = A[", 1),  # not all threads copy
         ("over=(column, row), pad=1, lanes=4, outside=clamp", (13, 20), "A[min(max(place, 0), 64) * 4 : 4]", 2),
+        ("over=(column, row), pad=1, outside=zero", (13, 19), "= 0.0;", 2),
+        ("over=(column, row), pad=1, lanes=4, outside=zero", (13, 20), "= f32x4(0.0);", 3),
+        ("pad=1, outside=zero", (13, 19), "= 0.0;", 2),
         ("order=(1, 0), pad=1, lanes=2, outside=clamp", (12, 18), "A[min(max(place, 0), 107) * 2 : 2]", 2),
     ],
 )
@@ -172,6 +178,7 @@ def test_tiles_of_a_transpose_go_through_local_memory(
         ("over=(column, row, i)", "TR762"),
         ("lanes=3", "TR763"),
         ("lanes=4, outside=clamp", "TR763"),
+        ("lanes=4, outside=zero", "TR763"),
         ("pad=-1", "TR714"),
     ],
 )
@@ -182,11 +189,49 @@ def test_what_a_copy_cannot_be_is_an_error_of_the_step(more: str, code: str) -> 
     assert heard.all()[-1].code == code
 
 
-def test_what_padded_loops_read_has_zeros_behind_the_end() -> None:
-    heard = Remarks()
-    with listening(heard):
-        scripted("split{loop=k, by=4, into=(s, t), tail=pad}, stage{tensor=A, at=s, into=own, outside=clamp}", 9)
-    assert heard.all()[-1].code == "TR764"
+PADDED = """
+    split{loop=i, by=4, into=(i, row), tail=mask}, split{loop=j, by=4, into=(j, column), tail=mask},
+    split{loop=k, by=4, into=(k, term), tail=mask}, reorder{loops=(i, j, row, column)}, jam{loops=(row, column)},
+    stage{tensor=A, at=k, into=left, over=(term, row), pad=1, outside=OUTSIDE},
+    stage{tensor=B, at=k, into=right, over=(term, column), outside=OUTSIDE}"""
+
+
+@pytest.mark.parametrize("outside", ["test", "clamp", "zero"])
+@pytest.mark.parametrize("product", [True, False])
+def test_products_of_zeros_are_added_without_tests(outside: str, product: bool) -> None:
+    text = f"function (A[M, K], B[K, N]) -> (C) {{ C[i, j : M, N] = +(A[i, k] {'*' if product else '+'} B[k, j]); }}"
+    passes = for_target(
+        parse_pipeline(f"accumulate,canonicalise,script{{steps=({PADDED.replace('OUTSIDE', outside)})}}"), TARGET
+    )
+    types = {name: TensorType(DType.F32, (9, 9)) for name in "AB"}
+    program = compile_stages(text, types, TARGET, passes=passes).sem
+    generator = np.random.default_rng(4)
+    a, b = (generator.integers(-9, 9, (9, 9)).astype(np.float32) for _ in "AB")
+    expected = a @ b if product else a.sum(axis=1)[:, None] + b.sum(axis=0)
+    np.testing.assert_array_equal(run_program(program, {"A": a, "B": b}, ALL_CHECKS)["C"], expected)
+    (kernel,) = program.kernels
+    tested = re.search(r"min\(4, 9 - k \* 4\).*[^}]*left\[", to_text(kernel)) is not None
+    assert tested == (not product or outside != "zero")
+
+
+def test_loops_that_are_pipelined_together_fill_memory_once_before_them() -> None:
+    text = "function (A[P, M, K], B[P, K, N]) -> (C) { C[i, j : M, N] = +(A[p, i, k] * B[p, k, j]); }"
+    steps = """
+        split{loop=k, by=4, into=(step, term)}, reorder{loops=(p, step, term)}, jam{loops=(i, j), above=(term)},
+        stage{tensor=A, at=step, into=left, level=local}, stage{tensor=B, at=step, into=right, level=local},
+        bind{loop=(i, j, left_1, right_1), to=thread}, pipeline{loop=LOOPS}"""
+    target = attrs.evolve(TARGET, async_copies=True)
+    types = {"A": TensorType(DType.F32, (3, 4, 8)), "B": TensorType(DType.F32, (3, 8, 4))}
+    generator = np.random.default_rng(4)
+    values = {name: generator.integers(-9, 9, kind.shape).astype(np.float32) for name, kind in types.items()}
+    for loops, steps_at_a_time in (("step", 2), ("(p, step)", 6)):
+        passes = parse_pipeline(f"accumulate,canonicalise,script{{steps=({steps.replace('LOOPS', loops)})}}")
+        program = compile_stages(text, types, target, passes=for_target(passes, target)).sem
+        result = run_program(program, values, ALL_CHECKS)["C"]
+        np.testing.assert_array_equal(result, np.einsum("pik,pkj->ij", values["A"], values["B"]))
+        (kernel,) = program.kernels
+        assert f"if (ahead < {steps_at_a_time})" in to_text(kernel)
+        assert _local(kernel) == 2 * (16 + 16)
 
 
 def test_a_processor_has_groups_of_one_thread() -> None:

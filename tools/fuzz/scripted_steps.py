@@ -167,7 +167,8 @@ def _stage(d: Drawing) -> str:
     if d.choices.integer(0, 2):
         return f"{plain}{d.order()}}}"
     over, lanes = ", ".join(d.chain(2)[: d.choices.integer(1, 2)]), d.choices.pick((1, 2, 3))
-    return f"{plain}, over=({over}), pad={d.choices.integer(0, 2)}, lanes={lanes}, outside=clamp}}"
+    outside = d.choices.pick(("clamp", "zero"))
+    return f"{plain}, over=({over}), pad={d.choices.integer(0, 2)}, lanes={lanes}, outside={outside}}}"
 
 
 def _accumulate(d: Drawing) -> str:

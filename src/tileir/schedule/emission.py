@@ -14,7 +14,8 @@ from itertools import groupby
 from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.groups import is_thread, unshared, with_threads
-from tileir.schedule.nest import Node, Use, emit
+from tileir.schedule.nest import Node, Use, emit, product
+from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.schedule.tree import (
     Item,
@@ -27,9 +28,11 @@ from tileir.schedule.tree import (
     leaves,
     map_leaves,
     sizes_of,
+    span,
     updated,
     walk,
     with_leaves,
+    without,
 )
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
@@ -51,43 +54,124 @@ class _Seen:
     inner: Mapping[str, frozenset[str]]
     memory: Mapping[str, stripe.Refinement]
 
-    def has_room(self) -> bool:
-        """Return whether all that is touched is memory of the kernel, with elements for all points of the loops."""
-        return all(use.root in self.memory and self._fits(use) for use in self.leaf.uses) and not any(
+    def needless(self, seen: list[_Seen]) -> frozenset[Affine]:
+        """Return the padded tests that may be dropped once all that the leaf reads is defined."""
+        if not self.leaf.padded or not self._has_room():
+            return frozenset()
+        return frozenset(t for t in self.leaf.padded if self._is_apart(t, seen) or self._adds_nothing(t, seen))
+
+    def _has_room(self) -> bool:
+        """Return whether all that tests change is memory of the kernel, with elements for all points of the loops."""
+        tested = {name for test in self.leaf.padded for name in test.indices}
+        return all(
+            self._fits(use)
+            if use.root in self.memory
+            else not use.direction.writes and tested.isdisjoint(name for each in use.access for name in each.indices)
+            for use in self.leaf.uses
+        ) and not any(
             isinstance(s, stripe.Special) or (isinstance(s, stripe.Load | stripe.Store) and s.index is not None)
             for s in self.leaf.statements
         )
 
     def _fits(self, use: Use) -> bool:
         sizes = self.memory[use.root].shape.sizes
-        spans = [affine.bounds(self.sizes) for affine in use.access]
-        return len(sizes) == len(spans) and all(
-            low >= 0 and high < size and not use.sizes for (low, high), size in zip(spans, sizes, strict=True)
+        return len(sizes) == len(use.access) and all(
+            low >= 0 and high < size and not use.sizes for (low, high), size in zip(self.reach(use), sizes, strict=True)
         )
 
-    def writes_apart(self) -> bool:
-        """Return whether what is written behind the end is no element that is written before it."""
-        return all(
-            self._tells(use, test) for use in self.leaf.uses if use.direction.writes for test in self.leaf.padded
-        )
+    def reach(self, use: Use) -> list[tuple[int, int]]:
+        """Return the bounds of an access along each axis, as far as constraints determine them."""
+        ends = (span(affine, self.leaf.constraints, self.sizes) for affine in use.access)
+        return [
+            (low, high + size - 1) for (low, high), size in zip(ends, use.sizes or [1] * len(use.access), strict=True)
+        ]
+
+    def _is_apart(self, test: Affine, seen: list[_Seen]) -> bool:
+        """Return whether all elements that are written where a test fails are read nowhere else."""
+        written = [use for use in self.leaf.uses if use.direction.writes]
+        roots = {use.root for use in written}
+        readers = (other.leaf for other in seen if any(use.root in roots for use in _read(other.leaf)))
+        return all(self._tells(use, test) for use in written) and all(test in leaf.padded for leaf in readers)
 
     def _tells(self, use: Use, test: Affine) -> bool:
-        moved = [name for name in test.indices if name in self.inner[use.root]]
-        alone = {affine.indices for affine in use.access}
-        return all((name,) in alone for name in moved)
+        moved = {name for name in test.indices if name in self.inner[use.root]}
+        return moved <= {n for affine in use.access if _is_injective(affine, self.sizes) for n in affine.indices}
 
-    def fills(self, root: str) -> bool:
-        """Return whether the leaf stores all elements of a memory, testing nothing."""
-        sizes = self.memory[root].shape.sizes if root in self.memory else ()
-        return not self.leaf.constraints and any(
-            use.root == root
-            and use.direction is stripe.Direction.OUT
-            and all(
-                affine.bounds(self.sizes) == (0, size - 1) and len(affine.indices) <= 1
-                for affine, size in zip(use.access, sizes, strict=True)
+    def _adds_nothing(self, test: Affine, seen: list[_Seen]) -> bool:
+        """Return whether the leaf adds a product of two zeros where a test fails."""
+        if dtype_of_product(self.leaf.statements, self.leaf.uses) is None:
+            return False
+        factors = factors_of_product(self.leaf.statements, self.leaf.uses)
+        return factors is not None and all(self._is_zero(use, test, seen) for use in factors)
+
+    def _is_zero(self, use: Use, test: Affine, seen: list[_Seen]) -> bool:
+        """Return whether a use reads zero where a test fails."""
+        stores = [(each, s) for each in seen for s in each.leaf.uses if s.root == use.root and s.direction.writes]
+        limits = self._limits(test, use)
+        return bool(stores) and all(
+            any(
+                here is not None and here == there
+                for zero in each.leaf.zeros
+                for there, here in zip(each._limits(zero, store), limits, strict=True)
             )
-            for use in self.leaf.uses
+            for each, store in stores
         )
+
+    def _limits(self, test: Affine, use: Use) -> list[Affine | None]:
+        """Return the first place along each axis of memory at which a test fails; None where it says something else.
+
+        Places are affines over the loops around the memory.
+        """
+        inner, found = self.inner[use.root], list[Affine | None]()
+        for affine in use.access:
+            whole = test + affine
+            limit = whole - Affine.of({name: whole.coefficient(name) for name in whole.indices if name in inner})
+            plain = limit - affine
+            for name in affine.indices:
+                plain = plain if test.coefficient(name) else without(plain, name, self.sizes[name])
+            found.append(limit if (plain - test).bounds(self.sizes) == (0, 0) else None)
+        return found
+
+    def fills(self, root: str, seen: list[_Seen]) -> bool:
+        """Return whether the leaf stores all elements of a memory that some leaf reads."""
+        if root not in self.memory:
+            return False
+        reads = [(each, use) for each in seen for use in each.leaf.uses if use.root == root and use.direction.reads]
+        reaches = [*zip(*(each.reach(use) for each, use in reads), strict=True)]
+        ends = [(min(low for low, _ in axis), max(high for _, high in axis)) for axis in reaches]
+        sizes = self.memory[root].shape.sizes
+        ends = [*zip([0] * len(sizes), [size - 1 for size in sizes], strict=True)] if not reads else ends
+        stores = (use for use in self.leaf.uses if use.root == root and use.direction is stripe.Direction.OUT)
+        return any(self._covers(use, ends) for use in stores)
+
+    def _covers(self, use: Use, ends: list[tuple[int, int]]) -> bool:
+        """Return whether a leaf touches all elements of memory between some ends."""
+        names = [name for affine in use.access for name in affine.indices]
+        known = {test for test in self.leaf.constraints for each in use.access if (test + each).is_constant}
+        return (
+            len({*names}) == len(names)
+            and known.issuperset(self.leaf.constraints)
+            and all(
+                first <= low and last >= high and _is_dense(each, self.sizes)
+                for each, (first, last), (low, high) in zip(use.access, self.reach(use), ends, strict=True)
+            )
+        )
+
+
+def _is_injective(affine: Affine, sizes: Mapping[str, int]) -> bool:
+    """Return whether an affine has another value at each point of its indices."""
+    reach = 0
+    for name, step in sorted(affine.terms, key=lambda term: abs(int(term[1]))):
+        if abs(int(step)) <= reach:
+            return False
+        reach += abs(int(step)) * (sizes[name] - 1)
+    return affine.is_integral
+
+
+def _is_dense(affine: Affine, sizes: Mapping[str, int]) -> bool:
+    """Return whether an affine has each value between its bounds at exactly one point."""
+    low, high = affine.bounds(sizes)
+    return _is_injective(affine, sizes) and high - low + 1 == product(sizes[name] for name in affine.indices)
 
 
 def with_padding(tree: Tree) -> Tree:
@@ -98,27 +182,20 @@ def with_padding(tree: Tree) -> Tree:
     if not any(leaf.padded for leaf in tree.leaves):
         return tree
     seen = list(_seen(tree.body, {}, {}, {each.name: each for each in tree.allocations}))
-    kept = {id(each.leaf) for each in seen if not (each.has_room() and each.writes_apart() and _is_cut(each, seen))}
+    needless = {id(each.leaf): each.needless(seen) for each in seen}
     known: set[str] = set()
     while True:
-        defined = (each.leaf for each in seen if all(use.root in known for use in _read(each.leaf)))
-        whole = {id(leaf) for leaf in defined if leaf.padded} - kept
-        filling = (each for each in seen if not each.leaf.padded or id(each.leaf) in whole)
-        more = {root for each in filling for root in each.memory if each.fills(root)} - known
+        defined = (e for e in seen if all(use.root in known or use.root not in e.memory for use in _read(e.leaf)))
+        dropped = {id(each.leaf): needless[id(each.leaf)] for each in defined}
+        filling = [each for each in seen if dropped.get(id(each.leaf), frozenset()).issuperset(each.leaf.padded)]
+        more = {root for each in filling for root in each.memory if root not in known and each.fills(root, seen)}
         if not more:
-            return attrs.evolve(tree, body=with_leaves(tree.body, partial(_decided, whole)))
+            return attrs.evolve(tree, body=with_leaves(tree.body, partial(_decided, dropped)))
         known |= more
 
 
 def _read(leaf: Leaf) -> Iterator[Use]:
     return (use for use in leaf.uses if use.direction.reads or use.merges)
-
-
-def _is_cut(each: _Seen, seen: list[_Seen]) -> bool:
-    """Return whether all readers of a leaf's results leave out the same iterations past the end as the leaf."""
-    written = {use.root for use in each.leaf.uses if use.direction.writes}
-    readers = (other.leaf for other in seen if any(use.root in written for use in _read(other.leaf)))
-    return all({*each.leaf.padded} <= {*leaf.padded} for leaf in readers)
 
 
 def _seen(
@@ -137,10 +214,11 @@ def _seen(
             yield from _seen(item.body, {**sizes, item.name: item.size}, within, {**memory, **own})
 
 
-def _decided(whole: set[int], leaf: Leaf) -> Leaf:
+def _decided(dropped: Mapping[int, frozenset[Affine]], leaf: Leaf) -> Leaf:
     if not leaf.padded:
         return leaf
-    tests = () if id(leaf) in whole else leaf.padded
+    needless = dropped.get(id(leaf), frozenset())
+    tests = [test for test in leaf.padded if test not in needless]
     return attrs.evolve(leaf, constraints=(*leaf.constraints, *tests), padded=())
 
 
@@ -214,9 +292,13 @@ def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) 
     result: list[Item] = []
     for item in items:
         if isinstance(item, Leaf):
-            if item.constraints:
-                tests = tuple(test for test in dict.fromkeys(item.constraints) if test.bounds(around)[0] < 0)
-                item = item if tests == item.constraints else attrs.evolve(item, constraints=tests)
+            if item.constraints or item.zeros:
+                tests, zeros = (
+                    tuple(test for test in dict.fromkeys(each) if test.bounds(around)[0] < 0)
+                    for each in (item.constraints, item.zeros)
+                )
+                same = (tests, zeros) == (item.constraints, item.zeros)
+                item = item if same else attrs.evolve(item, constraints=tests, zeros=zeros)
             result.append(item)
             continue
         for part in _parts(item, around, names):
@@ -271,7 +353,7 @@ def _overlapping(loop: Loop) -> list[Loop] | None:
         affine
         for leaf in leaves(body)
         for affine in (
-            *leaf.constraints,
+            *leaf.tests,
             *(affine for use in leaf.uses for affine in use.access),
             *(each.affine for each in leaf.statements if isinstance(each, stripe.LoadIndex)),
         )
@@ -296,10 +378,15 @@ def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
 
 def _cut_lanes(items: tuple[Item, ...]) -> str | None:
     """Return a loop over lanes that a test cuts and no mask covers, as instructions require; None if there is none."""
-    if not (tested := [name for leaf in leaves(items) for test in leaf.constraints for name in test.indices]):
+    found = leaves(items)
+    tested = [name for leaf in found for test in leaf.constraints for name in test.indices]
+    zeros = [name for leaf in found for test in leaf.zeros for name in test.indices]
+    if not tested and not zeros:
         return None
-    lanes = {item.name for item in walk(items) if isinstance(item, Loop) and not _may_be_cut(item)}
-    return next((name for name in tested if name in lanes), None)
+    loops = [item for item in walk(items) if isinstance(item, Loop) and item.binding in (Binding.LANE, Binding.DOT)]
+    whole = {loop.name for loop in loops if not _may_be_cut(loop)}
+    lanes = {loop.name for loop in loops}
+    return next((n for names, those in ((tested, whole), (zeros, lanes)) for n in names if n in those), None)
 
 
 def _may_be_cut(loop: Loop) -> bool:
@@ -310,7 +397,7 @@ def _may_be_cut(loop: Loop) -> bool:
 
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     """Return a loop without the last iterations in which a test of each of its leaves fails."""
-    if loop.masks and loop.binding is Binding.LANE:
+    if loop.masks and loop.binding in (Binding.LANE, Binding.THREAD):
         return loop
     if not all(loop.name in leaf.tested for leaf in each_leaf(loop.body)):
         return loop
@@ -359,6 +446,12 @@ def nodes_of(items: tuple[Item, ...]) -> tuple[Node, ...]:
 
 def _node(item: Item, indices: tuple[stripe.Index, ...] = ()) -> Node:
     if isinstance(item, Leaf):
+        if item.zeros:
+            lanes = tuple(index for index in indices if index.binding is Binding.LANE)
+            copy = Node(lanes, statements=item.statements, uses=item.uses)
+            zeros = Node(children=(copy,), constraints=item.zeros, tags=stripe.Tags.of(stripe.PADDED))
+            others = tuple(index for index in indices if index not in lanes)
+            return Node(others, children=(zeros,), constraints=item.constraints, tags=item.tags)
         return Node(indices, (), (), item.statements, item.uses, item.constraints, "", item.tags)
     chain = [item]
     while len(chain[-1].body) == 1 and not chain[-1].allocations:
@@ -372,7 +465,8 @@ def _node(item: Item, indices: tuple[stripe.Index, ...] = ()) -> Node:
     if isinstance(only, Leaf) and not last.allocations:
         return _node(only, indices)
     if last.stages == 1:
-        tests, last = _testing_once(last) if item.binding is Binding.THREAD or last.allocations else ((), last)
+        once = item.binding is Binding.THREAD or item.masks or last.allocations
+        tests, last = _testing_once(last) if once else ((), last)
         return Node(indices, last.allocations, nodes_of(last.body), constraints=tests)
     ahead = fills(last)
     copies = (attrs.evolve(node, instruction=stripe.Copy()) for node in nodes_of(last.body[:ahead]))
@@ -397,11 +491,11 @@ def _testing_once(loop: Loop) -> tuple[tuple[Affine, ...], Loop]:
 def _rank(loop: Loop) -> int | str:
     """Return the class of loops that form one block: grid, plain, threads, or registers.
 
-    Plain loops that reduce are separate blocks, as their iterations share accumulators; so are pipelined loops and
-    loops with carried dependences.
+    Plain loops that reduce are separate blocks, as their iterations share accumulators; so are loops with carried
+    dependences. Pipelined loops form one block, whose iterations are numbered together.
     """
     if loop.stages > 1 or loop.carried:
-        return loop.name
+        return loop.name if loop.carried else "pipeline"
     match loop.binding:
         case Binding.GRID:
             return 0

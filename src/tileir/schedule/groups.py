@@ -113,10 +113,13 @@ def against_running_ahead(items: tuple[Item, ...]) -> Refused | None:
     """Return the reason why a pipelined loop cannot stage its memory ahead; None where it can.
 
     The loop must first fill memory that the threads of a group share, and own no other memory. Threads must run its
-    copies and all users of the copies in parallel.
+    copies and all users of the copies in parallel. Other pipelined loops may hold nothing but the loop.
     """
     for loop in walk(items):
         if not isinstance(loop, Loop) or loop.stages == 1:
+            continue
+        only = loop.body[0]
+        if isinstance(only, Loop) and only.stages == loop.stages and len(loop.body) == 1 and not loop.allocations:
             continue
         filled = {use.root for leaf in leaves(loop.body[: fills(loop)]) for use in leaf.uses if use.direction.writes}
         apart = [each.name for each in loop.allocations if not _is_local(each) or each.name not in filled]

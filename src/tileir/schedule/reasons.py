@@ -304,7 +304,6 @@ _SCRIPTS: Final = {
         "the copy needs an axis for each loop that moves the tensor, and all uses of the tensor must be alike"
     ),
     "TR763": Reason("the copied elements and their start are not whole vectors of this many neighbours of the tensor"),
-    "TR764": Reason("padded loops read zeros past the end of the staged elements"),
     "TR765": Reason("iterations do not reduce once into each element of the array, which must be cleared afterwards"),
 }
 

@@ -59,6 +59,7 @@ class Leaf:
         constraints: Affines that are >= 0 at points that run.
         tags: The tags of the block.
         padded: Further constraints, which may fail if only memory of the kernel with sufficient padding is accessed.
+        zeros: Affines that are >= 0 at points that copy; at other points that run, zeros are stored.
     """
 
     statements: tuple[stripe.Statement, ...]
@@ -66,13 +67,19 @@ class Leaf:
     constraints: tuple[Affine, ...] = ()
     tags: stripe.Tags = stripe.Tags()
     padded: tuple[Affine, ...] = ()
+    zeros: tuple[Affine, ...] = ()
 
     @cached_property
     def indices(self) -> frozenset[str]:
         """The loops that the leaf depends on."""
         affines = [affine for use in self.uses for affine in use.access]
         affines += [each.affine for each in self.statements if isinstance(each, stripe.LoadIndex)]
-        return frozenset([name for each in (*affines, *self.constraints, *self.padded) for name, _ in each.terms])
+        return frozenset([name for each in (*affines, *self.tests) for name, _ in each.terms])
+
+    @property
+    def tests(self) -> tuple[Affine, ...]:
+        """All affines that decide about a point."""
+        return (*self.constraints, *self.padded, *self.zeros)
 
     @cached_property
     def tested(self) -> frozenset[str]:
@@ -94,6 +101,7 @@ class Leaf:
             tuple([constraint.substitute(mapping) for constraint in self.constraints]),
             self.tags,
             tuple([constraint.substitute(mapping) for constraint in self.padded]),
+            tuple([constraint.substitute(mapping) for constraint in self.zeros]),
         )
 
 
@@ -234,6 +242,26 @@ def tree_of_nest(nest: Nest) -> Tree:
     return Tree(nest.kernel, items, allocations, _bounds(items, sizes_of(items)))
 
 
+def untested(leaf: Leaf, loop: str, size: int) -> Leaf:
+    """Return the leaf with equivalent tests that are independent of a loop, where there are such."""
+    groups = (leaf.constraints, leaf.padded, leaf.zeros)
+    constraints, padded, zeros = (tuple(without(test, loop, size) for test in each) for each in groups)
+    return attrs.evolve(leaf, constraints=constraints, padded=padded, zeros=zeros)
+
+
+def without(test: Affine, loop: str, size: int) -> Affine:
+    """Return a test equivalent to a loop's test but independent of the loop; the test itself if there is none.
+
+    There is one where the other terms move further than the whole loop.
+    """
+    step = test.coefficient(loop)
+    rest = test - Affine.of({loop: step})
+    apart = math.gcd(*(int(each) for _, each in rest.terms)) if test.is_integral else 0
+    first = rest.offset % apart if apart else 0
+    last = first + step * (size - 1)
+    return rest if step and min(first, last) >= 0 and max(first, last) < apart else test
+
+
 def walk(items: tuple[Item, ...]) -> list[Item]:
     """Return items and all below them, outer ones first."""
     found: list[Item] = []
@@ -301,7 +329,7 @@ def fills(loop: Loop) -> int:
     written = {use.root for leaf in leaves(loop.body) for use in leaf.uses if use.direction.writes}
     copies = (
         all(
-            [type(statement) for statement in leaf.statements] == [stripe.Load, stripe.Store]
+            [type(s) for s in leaf.statements if not isinstance(s, stripe.LoadIndex)] == [stripe.Load, stripe.Store]
             and all(use.root in own if use.direction.writes else use.root not in written for use in leaf.uses)
             for leaf in leaves((item,))
         )
@@ -319,14 +347,14 @@ def _bounds(items: tuple[Item, ...], ranges: Mapping[str, int]) -> dict[str, tup
             reach = tuple(
                 (low, high + size - 1)
                 for affine, size in zip(use.access, sizes, strict=True)
-                for low, high in (_span(affine, leaf.constraints, ranges),)
+                for low, high in (span(affine, leaf.constraints, ranges),)
             )
             before = found.get(use.root, reach)
             found[use.root] = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, reach, strict=True))
     return found
 
 
-def _span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) -> tuple[int, int]:
+def span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) -> tuple[int, int]:
     """Return the bounds of an affine where tests are at least 0, as the sum of a test and a bounded rest."""
     low, high = affine.bounds(ranges)
     low = max(low, *((affine - test).bounds(ranges)[0] for test in tests)) if tests else low
@@ -438,6 +466,33 @@ class _Replacing:
         apart = {name: names.fresh(name) for name in clashing}
         items = map_outer_uses(new.items, lambda use: attrs.evolve(use, root=apart.get(use.root, use.root)))
         return Replaced(items, tuple(attrs.evolve(a, name=apart.get(a.name, a.name)) for a in new.allocations))
+
+
+def chain_of(loop: Loop, names: tuple[str, ...]) -> list[Loop] | Refused:
+    """Return the perfectly nested loops of these names, from ``loop`` on, outermost first."""
+    chain = [loop]
+    while len(chain) < len(names):
+        around = chain[-1]
+        inner = around.body[0] if len(around.body) == 1 else None
+        if not isinstance(inner, Loop) or around.allocations:
+            missing = next((name for name in names if name not in {each.name for each in chain}), "")
+            return refused("TR709", loop=around.name, inner=missing)
+        chain.append(inner)
+    if carried := [each.name for each in chain if each.carried]:
+        return refused("TR707", loop=carried[0], binding="serial")
+    if strange := [each.name for each in chain if each.name not in names]:
+        return refused("TR709", loop=chain[0].name, inner=strange[0])
+    return chain
+
+
+def nested(
+    loops: list[Loop], body: tuple[Item, ...], allocations: tuple[stripe.Refinement, ...] = ()
+) -> tuple[Item, ...]:
+    """Return nested loops around a body, in which ``allocations`` are made."""
+    for loop in reversed(loops):
+        body = (loop.around(body, allocations),)
+        allocations = ()
+    return body
 
 
 def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[Item, ...]:

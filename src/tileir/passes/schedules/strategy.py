@@ -43,6 +43,8 @@ def shared_out(loops: Sequence[tuple[str, int]], threads: int) -> Iterator[Rearr
             threads //= own
             team.insert(0, (f"{name}_more", f"{name}_thread"))
             yield Split(name, own, team[0])
+    if not team:
+        return
     yield Reorder((*(thread for _, thread in team), *(more for more, _ in team)))
     yield Bind(tuple(thread for _, thread in team), stripe.Binding.THREAD)
     yield Bind(tuple(more for more, _ in team), stripe.Binding.UNROLL)

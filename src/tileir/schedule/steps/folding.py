@@ -190,7 +190,7 @@ class _Sliding:
                 return None
             indices = (each.affine for each in leaf.statements if isinstance(each, stripe.LoadIndex))
             accesses = (affine for use in seen for affine in use.access)
-            for affine in (*leaf.constraints, *leaf.padded, *indices, *accesses):
+            for affine in (*leaf.tests, *indices, *accesses):
                 ours, theirs = affine.coefficient(self.loop.name), affine.coefficient(row)
                 if ours or theirs:
                     steps.add(exact(Fraction(ours) / Fraction(theirs)) if theirs else 0)

@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.conflicts import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import shared_merge, taken
-from tileir.schedule.steps.loops import chain_of, expanded, in_array, in_tables, nested
+from tileir.schedule.steps.loops import expanded, in_array, in_tables
 from tileir.schedule.tree import (
     Item,
     Known,
@@ -19,9 +19,11 @@ from tileir.schedule.tree import (
     Replaced,
     Size,
     Tree,
+    chain_of,
     leaves,
     map_leaves,
     map_outer_uses,
+    nested,
     with_loops_replaced,
 )
 from tileir.stripe.bindings import Binding

@@ -41,19 +41,20 @@ def _moves_apart(axis: Affine, loop: str, sizes: Mapping[str, int]) -> bool:
     return abs(int(axis.coefficient(loop))) > sum(others)
 
 
-_MOST_CHANNELS: Final = 4
+MOST_CHANNELS: Final = 4
 """Lanes may be so many elements apart where they write: those of pixels whose channels are written in turn."""
 
 
-def no_vector(loop: Loop) -> Refused | None:
+def no_vector(loop: Loop, most: float = MOST_CHANNELS) -> Refused | None:
     """Return the reason why the iterations of a loop cannot be vector lanes; None where they can.
 
-    Lanes merge one after the other into elements chosen by data, and at once into a single element.
+    Lanes merge one after the other into elements chosen by data, and at once into a single element. Elsewhere, they
+    write elements at most ``most`` elements apart.
     """
     writing = ((leaf, use) for leaf in loop.leaves for use in leaf.uses if use.direction.writes)
     for leaf, use in writing:
         stride = movement(use.access, use.strides, loop.name)
-        if 1 <= stride <= _MOST_CHANNELS:
+        if 1 <= stride <= most:
             continue
         alone = not stride and all(each.root != use.root or each is use for each in leaf.uses)
         if not use.merges or not (alone or use.name in chosen_by_data(leaf.statements)):

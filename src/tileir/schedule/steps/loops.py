@@ -17,7 +17,7 @@ from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.nest import Use, chosen_by_data
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
-from tileir.schedule.steps.legality import no_vector, shared_merge, taken
+from tileir.schedule.steps.legality import MOST_CHANNELS, no_vector, shared_merge, taken
 from tileir.schedule.steps.memory import Level
 from tileir.schedule.tree import (
     Item,
@@ -28,11 +28,14 @@ from tileir.schedule.tree import (
     Size,
     Tail,
     Tree,
+    chain_of,
     changed,
     in_place,
     leaves,
     map_leaves,
     map_outer_uses,
+    nested,
+    untested,
     updated,
     walk,
     with_leaves,
@@ -83,29 +86,12 @@ class Split:
         place = Affine.of({outer: by, inner: 1})
         tests = (loop.size - 1 - place,) if rest else ()
         below = map_leaves(loop.body, {loop.name: place}, *tests, pads=pads)
-        if not rest and any(leaf.constraints or leaf.padded for leaf in loop.leaves):
-
-            def untested(leaf: Leaf) -> Leaf:
-                held, padded = (tuple(_without(t, inner, by) for t in each) for each in (leaf.constraints, leaf.padded))
-                return attrs.evolve(leaf, constraints=held, padded=padded)
-
-            below = with_leaves(below, untested)
+        if not rest and any(leaf.tests for leaf in loop.leaves):
+            below = with_leaves(below, lambda leaf: untested(leaf, inner, by))
         masks, peels = loop.masks or self.tail is Tail.MASK, self.tail in (Tail.PEEL, Tail.PAD)
         within = Loop(inner, by, below, allocations=loop.allocations, reduces=loop.reduces, masks=masks)
-        return Replaced((Loop(outer, -(-loop.size // by), (within,), reduces=loop.reduces, peels=peels, last=last),))
-
-
-def _without(test: Affine, loop: str, size: int) -> Affine:
-    """Return a test equivalent to a loop's test but independent of the loop; None if there is none.
-
-    There is one where the other terms move further than the whole loop.
-    """
-    step = test.coefficient(loop)
-    rest = test - Affine.of({loop: step})
-    apart = math.gcd(*(int(each) for _, each in rest.terms)) if test.is_integral else 0
-    first = rest.offset % apart if apart else 0
-    last = first + step * (size - 1)
-    return rest if step and min(first, last) >= 0 and max(first, last) < apart else test
+        size, reduces = -(-loop.size // by), loop.reduces
+        return Replaced((Loop(outer, size, (within,), reduces=reduces, peels=peels, last=last, masks=loop.masks),))
 
 
 @attrs.frozen
@@ -143,33 +129,6 @@ class Reorder:
         return Replaced(nested([by_name[name] for name in self.loops], last.body, last.allocations))
 
 
-def chain_of(loop: Loop, names: tuple[str, ...]) -> list[Loop] | Refused:
-    """Return the perfectly nested loops of these names, from ``loop`` on, outermost first."""
-    chain = [loop]
-    while len(chain) < len(names):
-        around = chain[-1]
-        inner = around.body[0] if len(around.body) == 1 else None
-        if not isinstance(inner, Loop) or around.allocations:
-            missing = next((name for name in names if name not in {each.name for each in chain}), "")
-            return refused("TR709", loop=around.name, inner=missing)
-        chain.append(inner)
-    if carried := [each.name for each in chain if each.carried]:
-        return refused("TR707", loop=carried[0], binding="serial")
-    if strange := [each.name for each in chain if each.name not in names]:
-        return refused("TR709", loop=chain[0].name, inner=strange[0])
-    return chain
-
-
-def nested(
-    loops: list[Loop], body: tuple[Item, ...], allocations: tuple[stripe.Refinement, ...] = ()
-) -> tuple[Item, ...]:
-    """Return nested loops around a body, in which ``allocations`` are made."""
-    for loop in reversed(loops):
-        body = (loop.around(body, allocations),)
-        allocations = ()
-    return body
-
-
 @attrs.frozen
 class Join:
     """Collapse two perfectly nested loops into one, if accesses stay affine.
@@ -196,7 +155,7 @@ class Join:
         if outer.bound != inner.bound:
             return refused("TR707", loop=outer.name, binding=outer.bound or inner.bound)
         for leaf in leaves(inner.body):
-            affines = (*leaf.constraints, *leaf.padded, *(affine for use in leaf.uses for affine in use.access))
+            affines = (*leaf.tests, *(affine for use in leaf.uses for affine in use.access))
             places = (s.affine for s in leaf.statements if hasattr(s, "affine"))
             for affine in (*affines, *places):
                 if affine.coefficient(outer.name) != inner.size * affine.coefficient(inner.name):
@@ -408,19 +367,19 @@ class Bound:
     to: Mapping[str, stripe.Binding]
 
     @refusing
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the loops bound."""
         found: set[str] = set()
-        body = self._within(tree.body, found)
+        body = self._within(tree.body, found, math.inf if known.trusted else MOST_CHANNELS)
         if missing := [name for name in self.to if name not in found]:
             return refused("TR701", loop=missing[0], loops=", ".join(dict.fromkeys(loop.name for loop in tree.loops())))
         return attrs.evolve(tree, body=body)
 
-    def _within(self, items: tuple[Item, ...], found: set[str]) -> tuple[Item, ...]:
-        return changed(items, [self._bound(item, found) if isinstance(item, Loop) else item for item in items])
+    def _within(self, items: tuple[Item, ...], found: set[str], most: float) -> tuple[Item, ...]:
+        return changed(items, [self._bound(item, found, most) if isinstance(item, Loop) else item for item in items])
 
-    def _bound(self, loop: Loop, found: set[str]) -> Loop:
-        body, to = self._within(loop.body, found), self.to.get(loop.name)
+    def _bound(self, loop: Loop, found: set[str], most: float) -> Loop:
+        body, to = self._within(loop.body, found, most), self.to.get(loop.name)
         if to is None:
             return loop.around(body)
         found.add(loop.name)
@@ -432,5 +391,7 @@ class Bound:
             rule_out(refused("TR718", loop=loop.name, memory=shared))
         if to is stripe.Binding.LANE:
             wide = loop.size > MAX_LANES
-            rule_out(refused("TR759", loop=loop.name, size=loop.size, most=MAX_LANES) if wide else no_vector(loop))
+            rule_out(
+                refused("TR759", loop=loop.name, size=loop.size, most=MAX_LANES) if wide else no_vector(loop, most)
+            )
         return attrs.evolve(loop, body=body, binding=to)

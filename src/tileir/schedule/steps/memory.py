@@ -24,10 +24,13 @@ from tileir.schedule.tree import (
     Rewrite,
     Size,
     Tree,
+    chain_of,
     changed,
     leaves,
     map_uses,
+    nested,
     sizes_of,
+    untested,
     with_loops_replaced,
 )
 from tileir.stripe import ir as stripe
@@ -52,6 +55,7 @@ class Outside(enum.Enum):
 
     TEST = "test"  # a constraint keeps them from being copied
     CLAMP = "clamp"  # the nearest element of the tensor is copied instead, so that nothing is tested
+    ZERO = "zero"  # zeros are stored instead, as where padded loops leave points out; asynchronous copies can do it
 
 
 @attrs.frozen(repr=False)
@@ -85,6 +89,10 @@ class _Footprint:
         """Return an access relative to the start of the footprint."""
         return tuple(affine - first for affine, first in zip(access, self.first, strict=True))
 
+    def left_out(self, reading: Sequence[Leaf], places: Sequence[Affine]) -> tuple[tuple[Affine, ...], bool]:  # noqa: ARG002
+        """Return no tests: all elements of the tensor are copied, whatever loops leave out."""
+        return (), False
+
     def at(self, places: Sequence[Affine]) -> tuple[Affine, ...]:
         """Return the access of the element at a place in the footprint."""
         return tuple(first + place for first, place in zip(self.first, places, strict=True))
@@ -98,11 +106,13 @@ class _Points:
         access: The access of all uses of the tensor.
         loops: The names of the loops.
         sizes: Their sizes.
+        inner: The names of all loops that run at these points.
     """
 
     access: tuple[Affine, ...]
     loops: tuple[str, ...]
     sizes: tuple[int, ...]
+    inner: frozenset[str]
 
     @classmethod
     def of(cls, uses: list[Use], loops: tuple[str, ...], inner: Mapping[str, int]) -> _Points | Refused:
@@ -110,7 +120,16 @@ class _Points:
         moving = {name for use in uses for affine in use.access for name in affine.indices if name in inner}
         if not moving <= {*loops} <= inner.keys() or len({use.access for use in uses}) != 1:
             return refused("TR762", tensor=uses[0].root, loops=", ".join(name for name in inner if name in moving))
-        return cls(uses[0].access, loops, tuple(inner[name] for name in loops))
+        return cls(uses[0].access, loops, tuple(inner[name] for name in loops), frozenset(inner))
+
+    def left_out(self, reading: Sequence[Leaf], places: Sequence[Affine]) -> tuple[tuple[Affine, ...], bool]:
+        """Return the tests by which padded loops leave points out, and whether no other element is outside."""
+        values = dict(zip(self.loops, places, strict=True))
+        outer = self.inner - values.keys()
+        groups = [{test for test in leaf.padded if not values.keys().isdisjoint(test.indices)} for leaf in reading]
+        common = [t for t in reading[0].padded if all(t in each for each in groups) and outer.isdisjoint(t.indices)]
+        safe = not any(leaf.constraints for leaf in reading) and all(len(each) == len(common) for each in groups)
+        return tuple(test.substitute(values) for test in common), safe
 
     def within(self, access: tuple[Affine, ...]) -> tuple[Affine, ...]:  # noqa: ARG002  # a footprint has it
         """Return the place of the element that a use touches."""
@@ -171,7 +190,8 @@ class Stage:
 
     @refusing
     def _staged(self, tree: Tree, loop: Loop, lanes: int) -> Replaced | Refused:
-        uses = [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.tensor]
+        reading = [leaf for leaf in leaves(loop.body) if any(use.root == self.tensor for use in leaf.uses)]
+        uses = [use for leaf in reading for use in leaf.uses if use.root == self.tensor]
         if not uses or any(size > 1 for use in uses for size in use.sizes):
             return refused("TR713", loop=loop.name, tensor=self.tensor)
         inner = sizes_of(loop.body)
@@ -192,10 +212,8 @@ class Stage:
                 use, root=self.into, access=tuple(inside[axis] for axis in axes), strides=found.shape.strides, sizes=()
             )
 
-        pads = any(leaf.padded and any(use.root == self.tensor for use in leaf.uses) for leaf in leaves(loop.body))
-        if pads and self.outside is Outside.CLAMP:
-            return refused("TR764", loop=loop.name, tensor=self.tensor)
-        copy = accepted(self._copy(tree, uses[0], box, axes, found, lanes))
+        pads = self.outside is Outside.TEST and any(leaf.padded for leaf in reading)
+        copy = accepted(self._copy(tree, reading, box, axes, found, lanes))
         clear = (self._clear(uses[0], box.sizes, axes, found),) if pads else ()
         body = (*clear, copy, *map_uses(loop.body, staged))
         return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, found)),))
@@ -215,13 +233,14 @@ class Stage:
     def _copy(
         self,
         tree: Tree,
-        use: Use,
+        reading: Sequence[Leaf],
         box: _Footprint | _Points,
         axes: tuple[int, ...],
         found: stripe.Refinement,
         lanes: int,
     ) -> Item | Refused:
-        """Return the loops that copy, without reading beyond the end of the tensor."""
+        """Return the loops that copy what some leaves read, without reading beyond the end of the tensor."""
+        use = next(use for use in reading[0].uses if use.root == self.tensor)
         names = [f"{self.into}_{axis}" for axis in range(len(box.sizes))]
         sizes, places = [*box.sizes], [_part(name, size) for name, size in zip(names, box.sizes, strict=True)]
         plain = attrs.evolve(use, access=box.at(places), sizes=(), aggregation=None, direction=stripe.Direction.IN)
@@ -239,8 +258,16 @@ class Stage:
         if tests and self.outside is Outside.CLAMP:
             source, place = accepted(_clamped(tree, source, lane, lanes))
             statements, tests = (place, stripe.Load(source.name, "copied", place.into)), ()
+        zeros: tuple[Affine, ...] = ()
+        if self.outside is Outside.ZERO:
+            left_out, safe = box.left_out(reading, places)
+            zeros, tests = tuple(dict.fromkeys((*left_out, *(() if safe else tests)))), ()
         target = self._target(use, tuple(places[axis] for axis in axes), found)
-        item: Item = Leaf((*statements, stripe.Store("copied", self.into)), (source, target), tests)
+        statements = (*statements, stripe.Store("copied", self.into))
+        copy = untested(Leaf(statements, (source, target), tests, zeros=zeros), lane, lanes)
+        if any(lane in test.indices for test in copy.zeros):
+            return refused("TR763", tensor=self.tensor, lanes=lanes)
+        item: Item = copy
         if lanes > 1:
             item = Loop(lane, lanes, (item,), stripe.Binding.LANE)
         return _around([(names[axis], sizes[axis]) for axis in axes], item)
@@ -663,23 +690,32 @@ class Pipeline:
     asynchronous copies.
 
     Attributes:
-        loop: A loop that begins by staging in local memory.
+        loop: A loop that begins by staging in local memory, or several perfectly nested ones, the outermost first,
+            whose iterations are numbered together and of which the last one does so.
         stages: Number of iterations that have memory at a time.
     """
 
     name: ClassVar[str] = "pipeline"
-    loop: str
+    loop: str | tuple[str, ...]
     stages: Size = 2
 
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the loop pipelined."""
-        stages = accepted(known.size(self.stages, tree))
+        stages, loops = (
+            accepted(known.size(self.stages, tree)),
+            self.loop if isinstance(self.loop, tuple) else (self.loop,),
+        )
         if stages < 2:
-            return refused("TR740", loop=self.loop, stages=stages)
+            return refused("TR740", loop=", ".join(loops), stages=stages)
+        if not loops:
+            return refused("TR708", loops="")
 
+        @refusing
         def ahead(loop: Loop, _: tuple[Loop, ...]) -> Replaced | Refused:
-            bound = refused("TR707", loop=loop.name, binding=loop.bound) if loop.bound else None
-            return bound or Replaced((attrs.evolve(loop, stages=stages),))
+            chain = accepted(chain_of(loop, loops))
+            rule_out(next((refused("TR707", loop=each.name, binding=each.bound) for each in chain if each.bound), None))
+            items, last = chain[-1].body, chain[-1]
+            return Replaced(nested([attrs.evolve(each, stages=stages) for each in chain], items, last.allocations))
 
-        return with_loops_replaced(tree, self.loop, ahead)
+        return with_loops_replaced(tree, loops[0], ahead)

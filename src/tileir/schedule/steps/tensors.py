@@ -12,9 +12,19 @@ from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import no_vector
-from tileir.schedule.steps.loops import chain_of
 from tileir.schedule.steps.memory import Level, with_memory
-from tileir.schedule.tree import Item, Known, Leaf, Loop, Replaced, Size, Tree, map_uses, with_loops_replaced
+from tileir.schedule.tree import (
+    Item,
+    Known,
+    Leaf,
+    Loop,
+    Replaced,
+    Size,
+    Tree,
+    chain_of,
+    map_uses,
+    with_loops_replaced,
+)
 from tileir.stripe import ir as stripe
 
 
@@ -164,10 +174,7 @@ class Transpose:
         ]
         if not crossing:
             return refused("TR757", row=row.name, column=column.name)
-        tiles = {
-            use: turned_tile(use, row.name, column.name, row.size, names, (*leaf.constraints, *leaf.padded))
-            for use in crossing
-        }
+        tiles = {use: turned_tile(use, row.name, column.name, row.size, names, leaf.tests) for use in crossing}
         inner = attrs.evolve(column, binding=stripe.Binding.LANE)
         body = map_uses((inner,), lambda use: tiles[use][2] if use in tiles else use)
         fills = tuple(item for _, items, _ in tiles.values() for item in items)

@@ -1,15 +1,20 @@
-"""Construction of a contraction shared by the threads of a group: staging, tiles in registers, and epilogue."""
+"""Script of a contraction shared by the threads of a group: tiles of its inputs in local memory, sums in registers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator
+from typing import Final
 
-from tileir.core import Aggregation, NameScope, Op, attrs
+from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.reduction import identity_block, merge_block
-from tileir.passes.schedules.groups.staging import RUN, Staging, TileShape
-from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.passes.schedules.strategy import shared_out
+from tileir.schedule import Nest, Tail, Use, product, tree_of_nest
+from tileir.schedule.application import Candidate, Rearrangement
+from tileir.schedule.steps.iterations import Sink
+from tileir.schedule.steps.legality import word
+from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
+from tileir.schedule.steps.memory import Level, Outside, Pipeline, RFactor, Stage, past_the_end, reach_of
+from tileir.schedule.steps.tensors import Interleave
 from tileir.stripe import ir as stripe
 
 
@@ -20,7 +25,6 @@ class Tiles:
     Attributes:
         row: The output index along the rows of a tile; None for one row.
         column: The output index along its columns, and the lanes.
-        above: The output index of which ``high`` values share a tile, each with its own threads.
         loop: The reduction index that is staged in steps of ``depth``.
         lanes: Lanes of a vector.
         across: Threads along a row.
@@ -34,10 +38,11 @@ class Tiles:
         max_lanes: Maximum number of lanes of a load; 0 for as many as fit.
         stages: Number of steps of the reduction in local memory at a time; software-pipelined unless it is 1.
         runs: Whether pipelined tiles of inputs that are contiguous along the reduction keep that layout.
+        above: The output index of which ``high`` values share a tile, each with its own threads.
     """
 
     row: stripe.Index | None
-    column: stripe.Index | None
+    column: stripe.Index
     loop: stripe.Index
     lanes: int = 1
     across: int = 1
@@ -65,280 +70,257 @@ class Tiles:
         return self.across * self.vectors * self.lanes
 
     @property
-    def shape(self) -> TileShape:
+    def threads(self) -> int:
+        """Threads of a group."""
+        return self.parts * self.high * self.down * self.across
+
+    @property
+    def extents(self) -> dict[str, int]:
         """Extents of the tile along each of its indices: the reduction first, then rows and columns."""
-        extents = {self.loop.name: self.depth}
-        if self.above is not None:
-            extents[self.above.name] = self.high
-        if self.row is not None:
-            extents[self.row.name] = self.height
-        if self.column is not None:
-            extents[self.column.name] = self.width
-        column = None if self.column is None else self.column.name
-        together = () if self.above is None or self.row is None else (self.above.name, self.row.name)
-        return TileShape(extents, column, self.lanes, self.stages > 1, self.stages > 1 and self.runs, together)
+        sizes = ((self.loop, self.depth), (self.above, self.high), (self.row, self.height), (self.column, self.width))
+        return {index.name: size for index, size in sizes if index is not None}
 
+    def axes(self, use: Use) -> tuple[str, ...]:
+        """Return the indices of the tile that move an input, slowest first in local memory."""
+        found = tuple(name for name, extent in self.extents.items() if extent > 1 and use.stride(name))
+        return (*found[1:], found[0]) if self.in_runs(use) else found
 
-def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
-    """Return the local memory of a tile in bytes."""
-    segment, shape = nest.reductions[0], tiles.shape
-    inputs = sum(shape.local_bytes(use) for use in sch.reads_of(nest, segment)) if staged else 0
-    results = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
-    return inputs + (tiles.parts * tiles.height * tiles.width * results if tiles.parts > 1 else 0)
+    def in_runs(self, use: Use) -> bool:
+        """Return whether a tile is contiguous along the reduction in local memory, as its tensor is.
 
+        Prefetching copies are then wide, and threads read several steps of a row at once.
+        """
+        loop, *others = self.extents
+        moving = [name for name in others if self.extents[name] > 1 and use.stride(name)]
+        return (
+            self.runs
+            and self.staged
+            and bool(moving)
+            and self.column.name not in moving
+            and use.stride(loop) == 1
+            and self.depth % RUN == 0
+            and sch.aligned_lanes((use,), loop, RUN) == RUN
+        )
 
-def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
-    """Return the tree of a kernel; ``elements`` holds the size of the tensor behind each root."""
-    return _ContractionKernel.of(nest, tiles, elements).kernel()
+    def pad(self, use: Use) -> int:
+        """Return the padding of a tile's rows in local memory, in elements.
+
+        If adjacent threads read down a column, the row stride is odd, so that their reads are in distinct banks; except
+        for vectors, which need alignment, and for copies of single elements, where coalesced loads along a row count
+        more. Runs of adjacent rows are in distinct banks, too.
+        """
+        axes = self.axes(use)
+        if self.in_runs(use):
+            return RUN
+        if len(axes) == 1 or min(axes, key=lambda name: abs(use.stride(name))) == axes[-1]:
+            return 0
+        aligned = self.stages > 1 or (axes[-1] == self.column.name and self.lanes > 1)
+        return self.lanes if aligned else 1 - self.extents[axes[-1]] % 2
+
+    def local_bytes(self, nest: Nest) -> int:
+        """Return the local memory of a group in bytes, with one step of the reduction."""
+        segment, size = nest.reductions[0], 0
+        for use in sch.reads_of(nest, segment) if self.staged else ():
+            if axes := self.axes(use):
+                *others, last = (self.extents[name] for name in axes)
+                size += product((*others, last + self.pad(use))) * use.dtype.itemsize
+        sums = sum(use.dtype.itemsize for use in segment.uses if use.direction.writes)
+        return size + (self.parts * self.height * self.width * sums if self.parts > 1 else 0)
 
 
 @attrs.frozen(eq=False, repr=False)
-class _ContractionKernel:
-    """Builder of one kernel."""
+class SharedContraction:
+    """Script that distributes a contraction over the threads of a group, and the names of its loops.
+
+    Attributes:
+        nest: The kernel.
+        tiles: The tile of a group.
+        names: Names in use.
+        ways: Division of the outputs of a tile among threads, by index.
+        terms: Loop over the steps of the reduction that are staged at a time.
+        part: Loop over the threads that share the reduction.
+        bound: Final bindings of loops.
+    """
 
     nest: Nest
     tiles: Tiles
-    elements: Mapping[str, int]
     names: NameScope
-    segment: Segment
-    staging: Staging
-    zeros: bool  # whether steps behind the end of the reduction change nothing
-    grid: tuple[stripe.Index, ...]
-    team: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index]  # part of the reduction, above, row, column
-    own: tuple[stripe.Index, stripe.Index, stripe.Index]  # row, vector, lane of a thread
-    starts: dict[str, Affine]  # of the tile along the output indices
-    step: stripe.Index  # number of the staged part of the reduction
-    inner: stripe.Index  # run of steps of a thread within it
-    run: stripe.Index  # step within a run
+    ways: dict[str, Way]
+    terms: str
+    part: str
+    bound: dict[stripe.Binding, list[str]]
 
     @classmethod
-    def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _ContractionKernel:
-        """Choose names and the grid of a kernel."""
-        names = nest.taken_names()
-        row = "row" if tiles.row is None else tiles.row.name
-        column = "column" if tiles.column is None else tiles.column.name
-        grid, starts = sch.tile_grid(nest.indices, tiles.shape.extents)
-        team = (
-            sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, stripe.Binding.THREAD),
-            sch.index(names.fresh("above_thread"), tiles.high, stripe.Binding.THREAD),
-            sch.index(names.fresh(f"{row}_thread"), tiles.down, stripe.Binding.THREAD),
-            sch.index(names.fresh(f"{column}_thread"), tiles.across, stripe.Binding.THREAD),
-        )
-        own = (
-            sch.index(names.fresh(f"{row}_own"), tiles.rows, stripe.Binding.UNROLL),
-            sch.index(names.fresh(f"{column}_own"), tiles.vectors, stripe.Binding.UNROLL),
-            sch.index(names.fresh(f"{column}_lane"), tiles.lanes, stripe.Binding.LANE),
-        )
-        step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
-        segment = nest.reductions[0]
-        staging = Staging(
-            tiles.shape,
-            (*nest.indices, *segment.loops),
-            frozenset(name for constraint in segment.constraints for name in constraint.indices),
-            product(i.range for i in team),
-            tiles.load_bytes,
-            tiles.max_lanes,
-            elements,
-            names,
-        )
-        zeros = _adds_zeros(sch.reads_of(nest, segment), segment, tiles, staging)
-        whole = (zeros or tiles.loop.range % tiles.depth == 0) and tiles.depth % (RUN * tiles.parts) == 0
-        runs = tiles.staged and any(tiles.shape.in_runs(use) for use in sch.reads_of(nest, segment))
-        width = RUN if runs and whole else 1
-        inner = sch.index(names.fresh(f"{tiles.loop.name}_step"), -(-tiles.depth // (tiles.parts * width)))
-        run = sch.index(names.fresh(f"{tiles.loop.name}_run"), width, stripe.Binding.UNROLL)
-        axes = sch.present(grid)
-        return cls(nest, tiles, elements, names, segment, staging, zeros, axes, team, own, starts, step, inner, run)
-
-    def kernel(self) -> Node:
-        """Return the tree."""
-        threads = product(i.range for i in self.team)
-        writes = [use for use in self.segment.uses if use.direction.writes]
-        sums = {
-            use: stripe.allocation(
-                self.names.fresh(f"{use.root}_tile"),
-                use.dtype,
-                (threads, self.tiles.rows, self.tiles.vectors * self.tiles.lanes),
-                sch.REGISTER,
-            )
-            for use in writes
+    def of(cls, nest: Nest, tiles: Tiles) -> SharedContraction:
+        """Choose names."""
+        names, loop = nest.taken_names(), tiles.loop.name
+        ways = {name: Way.of(nest, tiles, name, names) for name, n in tiles.extents.items() if name != loop and n > 1}
+        bound = {
+            stripe.Binding.GRID: [index.name for index in nest.indices],
+            stripe.Binding.THREAD: [way.thread for way in ways.values() if way.count > 1],
+            stripe.Binding.UNROLL: [way.own for way in ways.values()],
+            stripe.Binding.LANE: [way.lane for way in ways.values() if way.lanes > 1],
         }
-        views = {use: self._sum(use, found) for use, found in sums.items()}
-        start = self._threads([identity_block(view, self.own) for view in views.values()])
-        children = [start, self._steps(views)]
-        results = views
-        shared: tuple[stripe.Refinement, ...] = ()
-        if self.tiles.parts > 1:
-            shared = tuple(self._shared_memory(use) for use in writes)
-            places = {use: self._shared(use, found) for use, found in zip(writes, shared, strict=True)}
-            own = sch.part(self.team[0])
-            children.append(self._threads([self._copied(views[use], places[use](own)) for use in writes]))
-            half = self.tiles.parts // 2
-            while half:
-                part = sch.index(self.names.fresh(self.team[0].name), half, stripe.Binding.THREAD)
-                place = sch.part(part)
-                merges = [merge_block(at(place + half), at(place), self.own) for at in places.values()]
-                children.append(self._threads(merges, part))
-                half //= 2
-            results = {use: at(Affine()) for use, at in places.items()}
-        children.append(self._finish(results))
-        return Node(self.grid, (*sums.values(), *shared), tuple(children))
+        terms = names.fresh(f"{loop}_in") if tiles.depth > 1 else loop
+        return cls(nest, tiles, names, ways, terms, names.fresh(f"{loop}_thread"), bound)
 
-    def _threads(self, children: Iterable[Node], part: stripe.Index | None = None) -> Node:
-        return Node(sch.present((part or self.team[0], *self.team[1:])), children=tuple(children))
+    def candidate(self) -> Candidate:
+        """Return the script with facts for remarks."""
+        tiles = self.tiles
+        sizes = {"rows": tiles.height * tiles.high, "columns": tiles.width, "depth": tiles.depth}
+        return Candidate.of(self.nest, self._steps(), **sizes, staged=tiles.staged)
 
-    @property
-    def _row(self) -> Affine:
-        """The row in its tile: those of a thread are adjacent, or adjacent threads have adjacent runs."""
-        row = self.tiles.row
-        rows = [u for u in sch.reads_of(self.nest, self.segment) if row is not None and u.stride(row.name)]
-        if any(map(self.tiles.shape.in_runs, rows)):
-            return sch.part(self.team[2]) + sch.part(self.own[0], self.tiles.down)
-        return sch.part(self.team[2], self.tiles.rows) + sch.part(self.own[0])
+    def _steps(self) -> Iterator[Rearrangement]:
+        tiles, (segment,), loop = self.tiles, self.nest.reductions, self.tiles.loop.name
+        others = [index.name for index in segment.loops if index.name != loop]
+        for name, way in self.ways.items():
+            yield Split(name, way.size, (name, way.inside), Tail.MASK)
+        inside = tuple(way.inside for way in self.ways.values())
+        yield Reorder((*self.bound[stripe.Binding.GRID], *inside))
+        if tiles.depth > 1:
+            yield Split(loop, tiles.depth, (loop, self.terms), Tail.MASK)
+        yield Reorder(tuple(dict.fromkeys((*others, loop, self.terms))))
+        if inside:
+            yield Jam(inside)
+        yield from (step for use in reversed(self._staged()) for step in self._copied(use))
+        yield from self._shared((*others, loop)[0], tuple(use.root for use in segment.uses if use.direction.writes))
+        yield from (Bind(tuple(loops), binding) for binding, loops in self.bound.items() if loops)
+        if tiles.stages > 1:
+            yield Pipeline((*others, loop), tiles.stages)
 
-    @property
-    def _column(self) -> Affine:
-        """The column in its tile: adjacent threads have adjacent vectors."""
-        lanes = self.tiles.lanes
-        vector = sch.part(self.own[1], self.tiles.across * lanes) + sch.part(self.team[3], lanes)
-        return vector + sch.part(self.own[2])
+    def _staged(self) -> list[Use]:
+        reads = sch.reads_of(self.nest, self.nest.reductions[0]) if self.tiles.staged else ()
+        return [use for use in reads if self.tiles.axes(use)]
 
-    def _places(self) -> dict[str, Affine]:
-        return {
-            self.tiles.loop.name: sch.part(self.inner, self.tiles.parts * self.run.range)
-            + sch.part(self.team[0], self.run.range)
-            + sch.part(self.run),
-            **{index.name: place for index, place in self._axes},
-        }
-
-    @property
-    def _axes(self) -> tuple[tuple[stripe.Index, Affine], ...]:
-        """The output indices of the tile, with the place of a thread along each."""
-        indices = (self.tiles.above, self.tiles.row, self.tiles.column)
-        places = (sch.part(self.team[1]), self._row, self._column)
-        return tuple((i, place) for i, place in zip(indices, places, strict=True) if i is not None)
-
-    @property
-    def _outputs(self) -> dict[str, Affine]:
-        return {**self.starts, **{index.name: self.starts[index.name] + place for index, place in self._axes}}
-
-    @property
-    def _ends(self) -> tuple[Affine, ...]:
-        """Tests for rows and columns past the end; not for lanes, since vectors are whole."""
-        values = self._outputs
-        return tuple(
-            index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()})
-            for index, _ in self._axes
-            if index.range % self.tiles.shape.extents[index.name]
+    def _copied(self, use: Use) -> Iterator[Rearrangement]:
+        """Yield steps that copy a tile of an input to local memory, by coalesced loads."""
+        tiles, axes, stage = self.tiles, self.tiles.axes(use), self.names.fresh(f"{word(use.root)}_stage")
+        over = tuple(self.terms if name == tiles.loop.name else self.ways[name].inside for name in axes)
+        outside = Outside.ZERO if self._pads(use) else Outside.CLAMP
+        fastest, *others = sorted(axes, key=lambda name: abs(use.stride(name)))
+        lanes = self._lanes(use, fastest)
+        yield Stage(use.root, tiles.loop.name, stage, Level.LOCAL, (), over, tiles.pad(use), lanes, outside)
+        slow = [(f"{stage}_{axes.index(name)}", tiles.extents[name]) for name in reversed(others)]
+        yield from shared_out(
+            [*slow, (f"{stage}_{axes.index(fastest)}", tiles.extents[fastest] // lanes)], tiles.threads
         )
 
-    def _sum(self, use: Use, found: stripe.Refinement) -> Use:
-        place = sch.part(self.own[1], self.tiles.lanes) + sch.part(self.own[2])
-        access = (sch.number_of(self.team), sch.part(self.own[0]), place)
-        return attrs.evolve(use, root=found.name, access=access, strides=found.shape.strides, sizes=())
+    def _pads(self, use: Use) -> bool:
+        """Return whether zeros replace elements past the end of an input: a test suffices, without clamping."""
+        tested = {name for test in self.nest.reductions[0].constraints for name in test.indices}
+        return self.tiles.stages > 1 and not any(use.stride(name) for name in tested)
 
-    def _shared_memory(self, use: Use) -> stripe.Refinement:
-        extents = (self.tiles.parts, self.tiles.height, self.tiles.width)
-        return stripe.allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
+    def _lanes(self, use: Use, axis: str) -> int:
+        """Return the elements along an axis that one load can stage: whole aligned vectors."""
+        tiles, extents = self.tiles, self.tiles.extents
+        if tiles.stages > 1 and axis != tiles.axes(use)[-1]:
+            return 1
+        lanes = sch.vector_lanes(tiles.load_bytes, use.dtype.itemsize, tiles.max_lanes)
+        lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
+        wholes = [extents[axis]]
+        indices = (*self.nest.indices, *self.nest.reductions[0].loops)
+        moving = [index for index in indices if use.stride(index.name)]
+        tree = tree_of_nest(self.nest)
+        if any(index.range % extents.get(index.name, 1) for index in moving) or past_the_end(
+            tree, use.root, use.access, {}
+        ):
+            wholes += [index.range for index in moving if index.name == axis]
+            if not self._pads(use):  # a vector is inside or outside the tensor, and no thread idles
+                wholes += reach_of(tree, use)
+                tile = product(extents[name] for name in tiles.axes(use))
+                lanes = min(lanes, sch.power_of_two_below(max(1, tile // tiles.threads)))
+        while any(whole % lanes for whole in wholes):
+            lanes //= 2
+        return lanes
 
-    def _shared(self, use: Use, found: stripe.Refinement) -> _Accumulator:
-        return _Accumulator(use, found, self._row, self._column)
+    def _shared(self, first: str, sums: tuple[str, ...]) -> Iterator[Rearrangement]:
+        """Yield steps that divide the terms and the outputs of a tile among threads."""
+        tiles, names, bound, inner = self.tiles, self.names, self.bound, list[str]()
+        if tiles.depth > 1:
+            whole = tiles.depth % (RUN * tiles.parts) == 0 and any(map(tiles.in_runs, self._staged()))
+            share, *inner = (names.fresh(f"{tiles.loop.name}_{what}") for what in ("share", "step", "run"))
+            yield Split(self.terms, tiles.parts * (RUN if whole else 1), (inner[0], share))
+            yield Split(share, RUN if whole else 1, (self.part, inner[1]))
+        held, loops = [(root, 0) for root in sums], list[str]()
+        if tiles.parts > 1:
+            parts = tuple(names.fresh(f"{word(root)}_tile") for root in sums)
+            yield RFactor(sums, self.part, parts, Level.REGISTER, around=first)
+            held += ((part, 1) for part in parts)
+            shared = [names.fresh(f"{word(root)}_shared") for root in sums]
+            yield from (step for each in zip(sums, parts, shared, strict=True) for step in self._tree(*each))
+            yield Sink(bound[stripe.Binding.GRID][-1])
+            loops += (*parts, *shared)
+        threads, own = ([getattr(way, what) for way in self.ways.values()] for what in ("thread", "own"))
+        rank = len(self.ways) + max(len(r.shape.sizes) for r in self.nest.allocations if r.name in sums)
+        for axis, way in enumerate(self.ways.values()):
+            yield from (step for loop in (way.inside, *(f"{own}_{axis}" for own in loops)) for step in way.loops(loop))
+            yield from (step for memory, first in held for step in way.axes(memory, first + axis, first + rank))
+            rank += len([*way.axes("", axis, rank)])
+        if own:
+            yield Reorder((*threads, *own, *bound[stripe.Binding.LANE]))
+        if inner:
+            yield Reorder((self.part, *threads, *inner, *own, *bound[stripe.Binding.LANE]))
+            bound[stripe.Binding.UNROLL].append(inner[1])
 
-    def _copied(self, source: Use, target: Use) -> Node:
-        return merge_block(source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self.own)
-
-    def _steps(self, sums: Mapping[Use, Use]) -> Node:
-        """Return the loop over the staged parts of the reduction."""
-        others = tuple(i for i in self.segment.loops if i.name != self.tiles.loop.name)
-        staging = self.staging
-        reads = sch.reads_of(self.nest, self.segment)
-        stages = {u: staging.memory(u) for u in reads if self.tiles.staged and staging.shape.axes(u)}
-        first = sch.part(self.step, self.tiles.depth)
-        starts = {**self.starts, self.tiles.loop.name: first}
-        fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
-        places = self._places()
-        staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
-        fills.append(self._multiply(sums, staged, first))
-        ahead = stripe.Pipeline(self.tiles.stages) if staging.shape.ahead else None
-        return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), instruction=ahead)
-
-    def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
-        """Return the products that a thread adds to its tile for one staged part of the reduction."""
-        loop, depth, parts = self.tiles.loop, self.tiles.depth, self.tiles.parts
-        place = self._places()[loop.name]
-        values = {**self._outputs, loop.name: first + place}
-        uses = tuple(sums.get(use) or staged.get(use) or use.substitute(values) for use in self.segment.uses)
-        inside = leaf(self.segment, values, sch.present(self.own))
-        tests = list(inside.constraints)
-        if depth % parts:
-            tests.append(depth - 1 - place)
-        if loop.range % depth and not self.zeros:
-            tests.append(loop.range - 1 - first - place)
-        direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in staged]
-        if any(u.stride(index.name) for u in direct for index, _ in self._axes):
-            tests.extend(self._ends)
-        *unrolled, lane = self.own
-        body = attrs.evolve(inside, indices=sch.present((lane,)), uses=uses, constraints=())
-        around = Node(
-            sch.present((self.inner, self.run, *unrolled)),
-            children=(body,),
-            constraints=tuple(tests),
-            tags=self.segment.tags,
-        )
-        return self._threads([around])
-
-    def _finish(self, results: Mapping[Use, Use]) -> Node:
-        """Return the epilogue, once for each output, with the prologue, for which nothing waits."""
-        *unrolled, lane = self.own
-        lanes = sch.present((lane,))
-        own = {
-            r.name: stripe.allocation(r.name, r.shape.dtype, (self.tiles.lanes,), sch.REGISTER)
-            for r in self.nest.allocations
-        }
-        children: list[Node] = []
-        for segment in self.nest.segments:
-            if segment.loops:
-                merges = {use: merge_block(found, self._in_registers(use), lanes) for use, found in results.items()}
-                children.extend(sch.where_set(self.nest, use, self._outputs, each) for use, each in merges.items())
-                continue
-            moved = attrs.evolve(
-                segment, uses=tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)
-            )
-            inside = leaf(moved, self._outputs, lanes)
-            children.append(Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints))
-        point = Node(sch.present(unrolled), tuple(own.values()), tuple(children), constraints=self._ends)
-        return Node(sch.present(self.team[1:]), children=(point,))
-
-    def _in_registers(self, use: Use) -> Use:
-        return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
+    def _tree(self, root: str, part: str, shared: str) -> Iterator[Rearrangement]:
+        """Yield the step by which ever fewer threads merge the sums of all threads in local memory."""
+        through = tuple(self.tiles.parts >> level for level in range(1, self.tiles.parts.bit_length()))
+        yield RFactor(root, f"{part}_merge", shared, Level.LOCAL, through, stores=True)
+        left = (f"{shared}_left_{level}" for level in range(len(through)))
+        self.bound[stripe.Binding.THREAD] += (self.part, f"{part}_start", f"{part}_merge", *left)
 
 
-def _adds_zeros(reads: Sequence[Use], segment: Segment, tiles: Tiles, staging: Staging) -> bool:
-    """Return whether steps past the end of a reduction add products of zeros, so that they need no tests.
+@attrs.frozen(repr=False)
+class Way:
+    """Division of the values of an output index among threads.
 
-    A loop with equally many steps for each tile is fully unrolled.
+    Attributes:
+        size: Number of values in a tile.
+        count: Number of threads.
+        lanes: Adjacent values that form a vector.
+        mixed: Whether adjacent threads have adjacent vectors; otherwise, the values of a thread are adjacent.
+        inside: Loop over the values.
+        thread: Loop over threads.
+        own: Loop over the vectors of a thread.
+        lane: Loop over the elements of a vector.
     """
-    computed = [s.op for s in segment.statements if isinstance(s, stripe.Intrinsic)]
-    merged = {use.aggregation for use in segment.uses if use.direction.writes}
-    return (
-        tiles.staged
-        and computed == [Op.MUL]
-        and len(reads) == 2
-        and merged == {Aggregation.SUM}
-        and all(tiles.loop.name in tiles.shape.axes(use) and staging.pads(use) for use in reads)
-    )
+
+    size: int
+    count: int
+    lanes: int
+    mixed: bool
+    inside: str
+    thread: str
+    own: str
+    lane: str
+
+    @classmethod
+    def of(cls, nest: Nest, tiles: Tiles, name: str, names: NameScope) -> Way:
+        """Choose names for an index of a tile."""
+        column, above = name == tiles.column.name, tiles.above is not None and name == tiles.above.name
+        count = tiles.across if column else tiles.high if above else tiles.down
+        reads = [use for use in sch.reads_of(nest, nest.reductions[0]) if use.stride(name)]
+        words = (names.fresh(f"{name}_{what}") for what in ("in", "thread", "own", "lane"))
+        mixed = column or any(map(tiles.in_runs, reads))
+        return cls(tiles.extents[name], count, tiles.lanes if column else 1, mixed, *words)
+
+    def loops(self, loop: str) -> Iterator[Rearrangement]:
+        """Yield steps that divide a loop over the values."""
+        if self.mixed:
+            inner = f"{self.thread}_{self.lane}" if self.lanes > 1 else self.thread
+            yield Split(loop, self.count * self.lanes, (self.own, inner))
+            yield from (Split(inner, self.lanes, (self.thread, self.lane)) for _ in range(self.lanes > 1))
+        else:
+            yield Split(loop, self.size // self.count, (self.thread, self.own))
+
+    def axes(self, memory: str, axis: int, rank: int) -> Iterator[Rearrangement]:
+        """Yield steps that divide an axis of memory over the values, since threads need one for themselves."""
+        last = self.count * self.lanes if self.mixed else self.size // self.count
+        if divided := 1 < last < self.size:
+            yield Interleave(memory, axis, last)
+        if self.lanes > 1:
+            yield Interleave(memory, rank if divided else axis, self.lanes)
 
 
-@attrs.frozen(eq=False, repr=False)
-class _Accumulator:
-    """The elements of local memory in which threads merge one result."""
-
-    use: Use
-    memory: stripe.Refinement
-    row: Affine
-    column: Affine
-
-    def __call__(self, part: Affine) -> Use:
-        name, shape = self.memory.name, self.memory.shape
-        access = (part, self.row, self.column)
-        return attrs.evolve(self.use, name=name, root=name, access=access, strides=shape.strides, sizes=())
+RUN: Final = 4
+"""Contiguous elements along a reduction that are copied, and read, at once."""

@@ -7,20 +7,22 @@ code generator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from tileir.core.nodes import attrs
-from tileir.passes.base import at_least, map_kernels
+from tileir.passes.base import at_least
 from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
-from tileir.passes.schedules.groups.contraction import Tiles, build, local_bytes
+from tileir.passes.schedules.groups.contraction import SharedContraction, Tiles
 from tileir.passes.schedules.groups.group_reduction import is_product_of_panels, power_of_two_from
-from tileir.schedule import Done, Nest, Refused, Use, accepted, emit, product, refused, refusing, rule_out
+from tileir.passes.schedules.strategy import Strategy
+from tileir.schedule import Nest, Refused, Use, accepted, product, refused, rule_out
+from tileir.schedule.application import Candidate
 from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class GroupContraction:
+class GroupContraction(Strategy):
     """Schedule contractions that reuse elements of two or more inputs: tiles in local memory and registers.
 
     Attributes:
@@ -48,33 +50,26 @@ class GroupContraction:
     stages: int = attrs.field(default=1, validator=at_least(1))
     always: bool = False
 
-    def __call__(self, program: stripe.Program) -> stripe.Program:
-        """Return the program with its contractions scheduled."""
-        sizes = {r.name: r.shape.elements for r in program.main.refinements}
-        return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
-
-    @refusing
-    def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> Done | Refused:
+    def candidates(self, kernel: stripe.Block) -> Iterator[Candidate | Refused]:
+        """Yield tiles in local memory, and tiles whose inputs are read where they are."""
         nest = accepted(unscheduled_reduction(kernel))
         rule_out(against_plain(nest))
         if not self.always and not is_product_of_panels(nest):
-            return refused("TR402")
-        elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
+            rule_out(refused("TR402"))
+        if not nest.indices:
+            nest = attrs.evolve(nest, indices=(stripe.Index(nest.taken_names().fresh("output"), 1),))
         tiles = self._tiles(nest)
-        facts = (
-            ("rows", tiles.height * tiles.high),
-            ("columns", tiles.width),
-            ("depth", tiles.depth),
-            ("staged", tiles.staged),
-        )
-        return Done((emit(build(nest, tiles, elements), kernel),), facts)
+        yield SharedContraction.of(nest, tiles).candidate()
+        if tiles.staged:
+            direct = attrs.evolve(tiles, staged=False, stages=1, runs=False)
+            yield SharedContraction.of(nest, direct).candidate()
 
     def _tiles(self, nest: Nest) -> Tiles:
         """Choose the indices and the size of a tile."""
         reads = sch.reads_of(nest, nest.reductions[0])
         free = sch.constrained_indices(nest)
         column = _column_of(nest, reads, free)
-        moved = [] if column is None else [u for u in reads if u.stride(column.name)]
+        moved = [u for u in reads if u.stride(column.name)]
         rows = [i for i in nest.indices if i is not column and i.range > 1]
         row = max(
             rows,
@@ -82,19 +77,21 @@ class GroupContraction:
             default=None,
         )
         loop = max(nest.reductions[0].loops, key=lambda i: (i.range >= _DEPTH, i.name not in free, i.range))
-        lanes = 1 if column is None else self._lanes(nest, column)
+        lanes = self._lanes(nest, column)
         start = Tiles(row, column, loop, lanes=lanes, load_bytes=self.vector_bytes, max_lanes=self.max_lanes)
         tiles = self._several(nest, start, moved) or self._sized(nest, start)
-        while tiles.depth > 1 and local_bytes(nest, tiles, staged=True) > self.local_bytes:
+        tiles = attrs.evolve(tiles, depth=-(-tiles.depth // tiles.parts) * tiles.parts)
+        while tiles.depth > 1 and tiles.local_bytes(nest) > self.local_bytes:
             tiles = attrs.evolve(tiles, depth=-(-tiles.depth // 2))
-        tiles = attrs.evolve(tiles, staged=local_bytes(nest, tiles, staged=True) <= self.local_bytes)
+        tiles = attrs.evolve(tiles, parts=min(tiles.parts, sch.power_of_two_below(tiles.depth)))
+        tiles = attrs.evolve(tiles, staged=tiles.local_bytes(nest) <= self.local_bytes)
         if tiles.staged and tiles.parts == 1:
             others = product(i.range for i in nest.reductions[0].loops if i is not tiles.loop)
             tiles = attrs.evolve(tiles, stages=min(self.stages, others * -(-tiles.loop.range // tiles.depth)))
-            tiles = attrs.evolve(tiles, runs=_is_tested(nest, tiles))
-            while tiles.stages > 1 and tiles.stages * local_bytes(nest, tiles, staged=True) > self.local_bytes:
-                tiles = attrs.evolve(tiles, stages=tiles.stages - 1)
-        while tiles.parts > 1 and local_bytes(nest, tiles, staged=tiles.staged) > self.local_bytes:
+            tiles = attrs.evolve(tiles, runs=tiles.stages > 1 and _is_tested(nest, tiles))
+            while tiles.stages > 1 and tiles.stages * tiles.local_bytes(nest) > self.local_bytes:
+                tiles = attrs.evolve(tiles, stages=tiles.stages - 1, runs=tiles.runs and tiles.stages > 2)
+        while tiles.parts > 1 and tiles.local_bytes(nest) > self.local_bytes:
             tiles = attrs.evolve(tiles, parts=tiles.parts // 2)
         return tiles
 
@@ -118,7 +115,7 @@ class GroupContraction:
         on the other one hold for all or none of a thread's work.
         """
         row, column = tiles.row, tiles.column
-        if row is None or column is None or self.rows or self.columns or self.always:
+        if row is None or self.rows or self.columns or self.always:
             return None
         others = [i for i in nest.indices if i not in (row, column) and i.range > 1]
         others = [i for i in others if not any(u.stride(i.name) for u in moved)]
@@ -149,7 +146,7 @@ class GroupContraction:
     def _sized(self, nest: Nest, tiles: Tiles) -> Tiles:
         """Return the largest tile with enough groups to keep the device busy, else the one with most threads."""
         height = min(self.rows or 1 << 30, tiles.row.range if tiles.row else 1)
-        width = min(self.columns or 1 << 30, tiles.column.range if tiles.column else 1)
+        width = min(self.columns or 1 << 30, tiles.column.range)
         outputs = product(i.range for i in nest.indices)
         threads = sch.power_of_two_below(self.threads)
         best: tuple[tuple[int, int, int], Tiles] | None = None
@@ -173,11 +170,10 @@ class GroupContraction:
 
     def _by_waves(self, nest: Nest, tile: Tiles) -> Tiles:
         """Return a tile, or another one whose groups fill the last wave better."""
-        chosen = self.rows or self.columns or self.always or tile.row is None or tile.column is None
+        chosen = self.rows or self.columns or self.always or tile.row is None
         if chosen or self.groups == 1 or sch.constrained_indices(nest) or self._groups(nest, tile) < self.groups:
             return tile
         assert tile.row is not None  # as above, for type checkers
-        assert tile.column is not None
         others = [
             attrs.evolve(tile, rows=rows, vectors=columns // tile.lanes, down=down, across=across)
             for rows, columns in _OF_WAVES
@@ -194,7 +190,7 @@ class GroupContraction:
         return min((tile, *busy), key=lambda each: self._time(nest, each))
 
     def _groups(self, nest: Nest, tiles: Tiles) -> int:
-        extents = tiles.shape.extents
+        extents = tiles.extents
         return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)
 
     def _time(self, nest: Nest, tiles: Tiles) -> float:
@@ -255,11 +251,11 @@ _READ_COST = 16
 """Cost of reading an element of a tile, in products."""
 
 
-def _column_of(nest: Nest, reads: Sequence[Use], constrained: Collection[str]) -> stripe.Index | None:
+def _column_of(nest: Nest, reads: Sequence[Use], constrained: Collection[str]) -> stripe.Index:
     """Return the index along the columns of a tile: one with contiguous outputs, if that costs no tests."""
     contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in sch.written_uses(nest))]
-    column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
-    if column is None or column.name not in constrained:
+    column = max(contiguous or nest.indices, key=lambda i: i.range)
+    if column.name not in constrained:
         return column
     moved = [u for u in reads if u.stride(column.name)]
     if any(u.stride(column.name) == 1 for u in moved):
@@ -280,7 +276,7 @@ def _is_tested(nest: Nest, tiles: Tiles) -> bool:
 
 def _overhangs(nest: Nest, tiles: Tiles) -> bool:
     """Return whether some tiles extend beyond the end of an index."""
-    extents = tiles.shape.extents
+    extents = tiles.extents
     return any(i.range % extents.get(i.name, 1) for i in (*nest.indices, *nest.reductions[0].loops))
 
 
