@@ -6,7 +6,7 @@ import enum
 from typing import TypeAlias
 
 from tileir.core import Span, attrs, call_of, counted, span_field
-from tileir_formula.node import Node, Whole
+from tileir_formula.node import Node, TopLevelNode
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -185,7 +185,7 @@ class Repeat(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Formula(Whole):
+class Formula(TopLevelNode):
     """A computation.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tileir.core.text.shown import Shown, ShownWhole
+from tileir.core.text.shown import NotebookNode, TextNode
 
 
-class Node(Shown):
+class Node(TextNode):
     """A node, which prints as its text."""
 
     __slots__ = ()
@@ -16,7 +16,7 @@ class Node(Shown):
         return node_text(self)
 
 
-class Whole(Node, ShownWhole):
+class TopLevelNode(Node, NotebookNode):
     """A formula."""
 
     __slots__ = ()

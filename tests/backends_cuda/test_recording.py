@@ -14,7 +14,7 @@ from strategies.card_driver import Result, without_a_card
 from tileir.core import BackendError
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.transports import Threads, Transport
-from tileir.typed.sharding.borders import Bordered
+from tileir.typed.sharding.borders import HaloFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -287,4 +287,4 @@ def test_borders_are_put_into_results(
     run = tileir.distribute(program, Threads(("cuda.0", "cuda.0")), context=context)
     for found, right in zip(run(array), tileir.evaluate(text, [array]), strict=True):
         np.testing.assert_array_equal(found, right)
-    assert {any(isinstance(step, Bordered) for step, _ in plan.steps) for plan in run._plans.values()} == ways
+    assert {any(isinstance(step, HaloFunction) for step, _ in plan.steps) for plan in run._plans.values()} == ways

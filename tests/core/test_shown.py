@@ -17,7 +17,7 @@ from strategies.markup import read
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.text.shown import Shown, ShownWhole, counted, shortened
+from tileir.core.text.shown import NotebookNode, TextNode, counted, shortened
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
@@ -34,12 +34,12 @@ LINE = re.compile(r"<\w+( [^\n]{1,100})?>")
 STAGES = ("tile", "typed", "stripe", "scheduled", "sem")
 
 
-def nodes(root: object) -> Iterator[Shown]:
+def nodes(root: object) -> Iterator[TextNode]:
     """Yield all nodes in a value."""
     pending = [root]
     while pending:
         value = pending.pop()
-        if isinstance(value, Shown):
+        if isinstance(value, TextNode):
             yield value
         if isinstance(value, tuple):
             pending.extend(value)
@@ -100,7 +100,7 @@ def test_each_class_of_nodes_is_shown(module: object) -> None:
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and attrs.has(kind)]
     own = [kind for kind in kinds if kind.__module__.startswith(stage) and kind is not typed.TensorType]
     assert own
-    assert [kind.__name__ for kind in own if not issubclass(kind, Shown)] == []
+    assert [kind.__name__ for kind in own if not issubclass(kind, TextNode)] == []
     assert [kind.__name__ for kind in own if "__repr__" in vars(kind)] == []
 
 
@@ -150,7 +150,7 @@ def test_notebooks_and_sessions_show_texts() -> None:
     executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [(3,)])
     for stage in STAGES:
         program = getattr(executable, stage)
-        assert isinstance(program, ShownWhole)
+        assert isinstance(program, NotebookNode)
         page = read(program._repr_html_().partition("<details>")[0])
         assert page.text == str(program)
         assert set(page.tags) <= {"pre", "b", "i", "span"}
@@ -183,4 +183,4 @@ def test_markup_of_texts_is_escaped() -> None:
 
 
 def test_all_expressions_and_statements_of_kernels() -> None:
-    assert all(issubclass(kind, Shown) for kind in (*get_args(sem.Expr), *get_args(sem.Stmt)))
+    assert all(issubclass(kind, TextNode) for kind in (*get_args(sem.Expr), *get_args(sem.Stmt)))

@@ -23,7 +23,7 @@ from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import WarpRole
-from tileir.stripe.attention import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.attention import ATTEND, ATTEND_BACK, AttentionParameters
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Special
@@ -127,11 +127,11 @@ def stages(source: Function, types: dict[str, TensorType], *, whole: bool = Fals
     )
 
 
-def plans(found: Stages) -> list[tuple[str, int, Attending]]:
+def plans(found: Stages) -> list[tuple[str, int, AttentionParameters]]:
     """Return the specials of a program: names, how many outputs they have, and parameters."""
     assert found.passed is not None
     specials = [s for block in found.passed.main.blocks for s in block.statements if isinstance(s, Special)]
-    return [(special.name, len(special.outputs), Attending.of(special)) for special in specials]
+    return [(special.name, len(special.outputs), AttentionParameters.of(special)) for special in specials]
 
 
 def values(types: dict[str, TensorType], seed: int = 0) -> dict[str, Array]:

@@ -23,7 +23,7 @@ from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import BulkCopy, BulkStore, For, LoopKind, MatrixMultiply, WarpRole
 from tileir.semtree.rewrite import statements
-from tileir.stripe.attention import ATTEND, Attending
+from tileir.stripe.attention import ATTEND, AttentionParameters
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Special
 from tileir.typed.ir import TensorType
@@ -91,7 +91,7 @@ def check(
     whole: bool = False,
     boxes: bool = False,
     **options: int,
-) -> Attending:
+) -> AttentionParameters:
     """Check that a program becomes one kernel that is right at every stage, without races and undefined values."""
     found = stages(source, types, whole=whole, boxes=boxes, **options)
     assert found.flat is not None
@@ -106,7 +106,7 @@ def check(
     for result in (interpret(found.passed, given_values), run_program(found.sem, given_values, checks=ALL_CHECKS)):
         for name, array in wanted.items():
             np.testing.assert_allclose(result[name].astype(float), array.astype(float), atol=limit, rtol=limit)
-    return Attending.of(special)
+    return AttentionParameters.of(special)
 
 
 @examples(10)
@@ -187,7 +187,7 @@ def test_three_teams_are_busy_all_the_time(queries: tuple[int, int], keys: int, 
     source, types = attention(*shapes, causal=causal)
     found = stages(source, types, whole=True, boxes=True, local_bytes=LOCAL_BYTES, groups=2)
     (special,) = specials(found.passed)
-    assert Attending.of(special).teams == teams
+    assert AttentionParameters.of(special).teams == teams
 
 
 @pytest.mark.sampled(0)
@@ -209,7 +209,7 @@ def test_groups_of_four_warps_scale_sums_where_scores_grow() -> None:
 def test_what_groups_of_four_warps_do_not_fit_is_left_to_warps(width: int, groups: int) -> None:
     source, types = attention(*[(2, 200, width)] * 3)
     (special,) = specials(stages(source, types, whole=True, groups=groups, local_bytes=LOCAL_BYTES).passed)
-    assert Attending.of(special).fragment == FRAGMENTS[0]
+    assert AttentionParameters.of(special).fragment == FRAGMENTS[0]
 
 
 @pytest.mark.parametrize(("rows", "width"), [(40, 64), (200, 80), (200, 96)])
@@ -316,7 +316,7 @@ def test_layers_share_masks_and_constants() -> None:
     result, *_ = ops.attention(result, *inputs[1:], mask=mask)
     types = {each: TensorType(DType.F16, (1, 2, 40, 32)) for each in "QKV"}
     made = stages(builder.build(O=result), types)
-    plans = [Attending.of(special) for special in specials(made.passed)]
+    plans = [AttentionParameters.of(special) for special in specials(made.passed)]
     assert [(plan.before, plan.after) for plan in plans] == [(None, 0)] * 2
     found = values(types)
     keys, rows = (found[name].astype(float) for name in "KV")
@@ -411,7 +411,7 @@ def test_what_follows_may_use_the_result() -> None:
 
 def parts(
     shapes: tuple[tuple[int, ...], ...], found: dict[str, np.ndarray[Any, Any]] | None = None, **options: Any
-) -> Attending:
+) -> AttentionParameters:
     """Check attention whose keys groups share, at every stage, without races and undefined values."""
     source, types = attention(*shapes, **options)
     made = stages(source, types, groups=6, local_bytes=LOCAL_BYTES)
@@ -423,7 +423,7 @@ def parts(
     limit = 4e-3 if types["Q"].dtype is DType.F16 else 3e-2
     for result in (interpret(made.passed, found), run_program(made.sem, found, checks=ALL_CHECKS)):
         np.testing.assert_allclose(result["O"].astype(float), wanted, atol=limit, rtol=limit)
-    return Attending.of(special)
+    return AttentionParameters.of(special)
 
 
 @examples(3)
@@ -461,7 +461,7 @@ def test_parts_in_which_queries_see_nothing_do_not_come_in() -> None:
 def test_keys_are_not_shared_where_there_are_many_groups_or_few_tiles(queries: int, keys: int, causal: bool) -> None:
     source, types = attention((queries, 32), (keys, 32), (keys, 32), causal=causal)
     (special,) = specials(stages(source, types, groups=4, local_bytes=LOCAL_BYTES).passed)
-    assert Attending.of(special).parts is None
+    assert AttentionParameters.of(special).parts is None
 
 
 def test_vectors_narrower_than_an_element_are_one_element() -> None:

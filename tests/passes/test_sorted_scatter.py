@@ -25,7 +25,7 @@ from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.stripe.blocks import Special
-from tileir.stripe.segments import ADD_SEGMENTS, Segments
+from tileir.stripe.segments import ADD_SEGMENTS, SegmentParameters
 from tileir.tile import builder_functions as tf
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
@@ -112,7 +112,7 @@ def test_what_is_no_special() -> None:
     assert isinstance(special, Special)
     for parameters in ((), (("threads", 0),), (("threads", 32), ("part", -1)), (("threads", 32), ("parts", 2))):
         with pytest.raises(ValueError, match="add_segments takes the parameters"):
-            Segments.of(attrs.evolve(special, parameters=parameters))
+            SegmentParameters.of(attrs.evolve(special, parameters=parameters))
 
 
 def sums(program: Any, arrays: dict[str, Any]) -> Any:

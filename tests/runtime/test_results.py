@@ -11,7 +11,7 @@ import pytest
 
 import tileir
 from strategies.processes import in_forked_child
-from tileir.runtime.results import LEAST, Rooms
+from tileir.runtime.results import LEAST, ResultPool
 
 F32 = np.dtype(np.float32)
 
@@ -23,7 +23,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
 @pytest.mark.parametrize("shape", [(1024, 1024), (3, 500, 1001), (1 << 20,)])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex128"])
 def test_memory_comes_back_with_the_last_view(shape: tuple[int, ...], dtype: str) -> None:
-    rooms, kind = Rooms(), np.dtype(dtype)
+    rooms, kind = ResultPool(), np.dtype(dtype)
     array = rooms.empty(shape, kind)
     assert (array.shape, array.dtype) == (shape, kind)
     assert array.flags.carray
@@ -41,7 +41,7 @@ def test_memory_comes_back_with_the_last_view(shape: tuple[int, ...], dtype: str
 
 
 def test_who_shares_memory_keeps_it() -> None:
-    rooms = Rooms()
+    rooms = ResultPool()
     capsule = rooms.empty((LEAST,), F32).__dlpack__()
     buffer = rooms.empty((LEAST,), F32).data
     shared = np.from_dlpack(rooms.empty((LEAST,), F32))
@@ -53,14 +53,14 @@ def test_who_shares_memory_keeps_it() -> None:
 
 
 def test_small_and_huge_arrays_are_those_of_numpy() -> None:
-    rooms = Rooms(4 * LEAST)
+    rooms = ResultPool(4 * LEAST)
     for size in (0, 1, LEAST // 4 - 1, LEAST + 1):
         assert rooms.empty((size,), F32).base is None
     assert rooms.kept_bytes == 0
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_goes() -> None:
-    rooms = Rooms(10 * LEAST)
+    rooms = ResultPool(10 * LEAST)
     arrays = [rooms.empty((LEAST,), F32) for _ in range(4)]
     places = [address(array) for array in arrays]
     while arrays:
@@ -72,7 +72,7 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes() -> None:
 
 
 def test_threads_never_share_memory() -> None:
-    rooms, wrong = Rooms(), list[int]()
+    rooms, wrong = ResultPool(), list[int]()
 
     def work(number: int) -> None:
         for turn in range(200):
@@ -107,6 +107,6 @@ def test_results_of_calls_come_back() -> None:
 
 
 def test_a_forked_child_is_not_kept_waiting() -> None:
-    rooms = Rooms()
+    rooms = ResultPool()
     with rooms._lock:
         assert in_forked_child(lambda: rooms.empty((LEAST,), F32).shape == (LEAST,))

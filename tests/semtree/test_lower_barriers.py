@@ -8,7 +8,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.poly.affine import Affine
 from tileir.semtree.ir import Barrier, Const, Declare, For, If, Stmt, Type, Var
-from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
+from tileir.semtree.lower.barriers import THREAD, Phase, SharedAccess, Step, StepSequence, with_barriers
 
 INDEX = Type(DType.I64)
 OWN = Affine.index(THREAD)
@@ -22,30 +22,30 @@ def touch(
     local: bool = True,
     merges: bool = False,
     threads: int = 4,
-) -> Touch:
+) -> SharedAccess:
     fixed = own is not None and set(own.indices) <= {THREAD}
-    return Touch(array, writes, merges, threads, own, fixed, local)
+    return SharedAccess(array, writes, merges, threads, own, fixed, local)
 
 
-def phase(name: str, *touches: Touch) -> Phase:
+def phase(name: str, *touches: SharedAccess) -> Phase:
     """Return a phase of one statement, which declares ``name``."""
     return Phase((Declare(Var(name, INDEX), Const(0, INDEX)),), touches)
 
 
-def loop(*steps: Step, skips: bool = False) -> Ordered:
+def loop(*steps: Step, skips: bool = False) -> StepSequence:
     def wrap(body: list[Stmt]) -> list[Stmt]:
         return [For(Var("i", INDEX), Const(0, INDEX), Const(3, INDEX), 1, tuple(body))]
 
-    return Ordered(steps, wrap, repeats=True, skips=skips)
+    return StepSequence(steps, wrap, repeats=True, skips=skips)
 
 
-def branch(*steps: Step) -> Ordered:
+def branch(*steps: Step) -> StepSequence:
     condition = Const(True, Type(DType.BOOL))
-    return Ordered(steps, lambda body: [If(condition, tuple(body))], repeats=False, skips=True)
+    return StepSequence(steps, lambda body: [If(condition, tuple(body))], repeats=False, skips=True)
 
 
-def whole(*steps: Step) -> Ordered:
-    return Ordered(steps, lambda body: body, repeats=False, skips=False)
+def whole(*steps: Step) -> StepSequence:
+    return StepSequence(steps, lambda body: body, repeats=False, skips=False)
 
 
 def text(stmts: list[Stmt] | tuple[Stmt, ...]) -> str:

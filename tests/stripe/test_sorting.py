@@ -9,7 +9,7 @@ from tileir.core.dtype import DType
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program, Special
-from tileir.stripe.sorting import Sorting, order_fault
+from tileir.stripe.sorting import SortParameters, order_fault
 from tileir.stripe.text.parser import parse
 
 PARTS = "descending=0, threads=32, items=3, part=96, keep=4"
@@ -79,11 +79,11 @@ def test_what_is_refused(parameters: str, message: str) -> None:
 
 
 def test_parameters_are_those_that_were_given() -> None:
-    plan = Sorting(descending=True, threads=256, items=17, part=8704, runs=4352)
+    plan = SortParameters(descending=True, threads=256, items=17, part=8704, runs=4352)
     special = Special("order", ("X",), ("O",), plan.parameters())
-    assert Sorting.of(special) == plan
-    assert Sorting(descending=False).parameters() == (("descending", 0),)
-    assert Sorting(descending=False, threads=32, items=3, part=96, keep=4).stored(200) == 12
+    assert SortParameters.of(special) == plan
+    assert SortParameters(descending=False).parameters() == (("descending", 0),)
+    assert SortParameters(descending=False, threads=32, items=3, part=96, keep=4).stored(200) == 12
     assert order_fault(special, [], []) is None
 
 

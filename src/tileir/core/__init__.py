@@ -118,9 +118,9 @@ with collection_paused(lasting=True):  # as in `tileir`, which cannot do so befo
     )
     from tileir.core.text.names import NameScope as NameScope, nearest as nearest
     from tileir.core.text.shown import (
-        Shown as Shown,
-        ShownProgram as ShownProgram,
-        ShownWhole as ShownWhole,
+        NotebookNode as NotebookNode,
+        NotebookProgram as NotebookProgram,
+        TextNode as TextNode,
         call_of as call_of,
         counted as counted,
         statements_in as statements_in,

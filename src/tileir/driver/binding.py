@@ -17,7 +17,7 @@ from tileir.tile.checks.verifier import verify
 from tileir.typed.inference.declared import check_dtype
 from tileir.typed.inference.emission import adapt
 from tileir.typed.inference.numbers import number_type
-from tileir.typed.inference.values import Known
+from tileir.typed.inference.values import ConstantScalar
 from tileir.typed.ir import TensorType
 
 
@@ -126,5 +126,5 @@ def _constant(parameter: tile.Input, value: object, *, sizing: bool) -> tile.Con
         check_dtype(parameter, kind)
         held = known
         if dtype is not None and not sizing:
-            held = ArrayValue.of(np.array(adapt(Known(known), dtype, parameter.span).value, dtype.numpy))
+            held = ArrayValue.of(np.array(adapt(ConstantScalar(known), dtype, parameter.span).value, dtype.numpy))
     return tile.Constant(name, held, parameter.dims, span=parameter.span, name_span=parameter.span)

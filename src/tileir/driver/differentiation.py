@@ -245,7 +245,7 @@ def jvp(
 
 
 def _run(
-    made: derived.Differentiated, names: Sequence[str], values: Iterable[object], device: str | DeviceInfo | None
+    made: derived.DerivativeFunction, names: Sequence[str], values: Iterable[object], device: str | DeviceInfo | None
 ) -> dict[str, np.ndarray[Any, Any]]:
     results = jit(made.function, device)(*values)
     return dict(zip(names, results if len(names) > 1 else (results,), strict=True))

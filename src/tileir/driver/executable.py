@@ -38,7 +38,7 @@ from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime import Backend, Context, DeviceInfo, Event, Library, Options, default_context, owner_of
 from tileir.runtime.arrays import Array, check_inputs
 from tileir.runtime.caches.carried_entries import CarriedEntries
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.plans.plan import MemoryUse, Plan
 from tileir.runtime.results import ROOMS
 from tileir.semtree import ir as sem
@@ -70,7 +70,7 @@ class Executable(Generic[R_co]):
     _plan: Plan = attrs.field(repr=False)
     _origin: Origin = attrs.field(repr=False)
     _takes_numbers: bool = attrs.field(init=False, repr=False)
-    home: Home = attrs.field(init=False, repr=False)
+    home: DeviceMemory = attrs.field(init=False, repr=False)
     _told: list[str] = attrs.field(factory=list, init=False, repr=False)
 
     @_takes_numbers.default
@@ -83,8 +83,8 @@ class Executable(Generic[R_co]):
         return _compiled_again, (request.program, request.types, self.device.id, self._origin)
 
     @home.default
-    def _where_it_runs(self) -> Home:
-        return Home(self.device, self._plan.resources.executor)
+    def _where_it_runs(self) -> DeviceMemory:
+        return DeviceMemory(self.device, self._plan.resources.executor)
 
     @property
     def source(self) -> Program:

@@ -193,13 +193,13 @@ class Places:
 
     tensor: Tensor
 
-    def __getitem__(self, key: object) -> Chosen:
-        return Chosen(self.tensor, key)
+    def __getitem__(self, key: object) -> SelectedElements:
+        return SelectedElements(self.tensor, key)
 
 
 @methods_at_the_call
 @attrs.frozen(eq=False, repr=False)
-class Chosen:
+class SelectedElements:
     """Elements of a tensor to replace in copies. If positions are repeated, the last value wins."""
 
     tensor: Tensor

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from tileir.core import Shown, attrs
+from tileir.core import TextNode, attrs
 
 Rational: TypeAlias = int | Fraction
 
@@ -21,7 +21,7 @@ def exact(value: Rational) -> Rational:
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Affine(Shown):
+class Affine(TextNode):
     """``offset + Σ coefficient·index``; ``terms`` sorted by index, without zero coefficients.
 
     The constructor takes the canonical form only; :meth:`of` makes it.

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TypeAlias
 
-from tileir.core import Shown, attrs
+from tileir.core import TextNode, attrs
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.lattice import meet
 
@@ -19,7 +19,7 @@ Span: TypeAlias = tuple[int | None, int | None]
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class RangeConstraint(Shown):
+class RangeConstraint(TextNode):
     """``polynomial`` is an integer, and ``0 <= polynomial < bound``."""
 
     polynomial: Affine

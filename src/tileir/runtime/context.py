@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from tileir.core import ArgumentError, BackendError, Renewable, attrs, made_at_the_call, meant
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, Compiler, DeviceInfo, Executor, Options
 from tileir.runtime.offers import TrimmingExecutor, executor_mistakes
@@ -64,7 +64,7 @@ class Context(Renewable):
     _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False, repr=False)
     _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False, repr=False)
     _resources: dict[tuple[str, Options], Resources] = attrs.field(factory=dict, init=False, repr=False)
-    _homes: dict[str, tuple[Options, Home]] = attrs.field(factory=dict, init=False, repr=False)
+    _homes: dict[str, tuple[Options, DeviceMemory]] = attrs.field(factory=dict, init=False, repr=False)
     _calls: Calls = attrs.field(factory=Calls, init=False, repr=False)
 
     @disk_cache.validator
@@ -172,17 +172,17 @@ class Context(Renewable):
                 _tell(executor_mistakes(self._executors[key]))
             return self._executors[key]
 
-    def home(self, device: DeviceInfo) -> Home:
+    def home(self, device: DeviceInfo) -> DeviceMemory:
         """Return a device as a place for arrays, with the options of the context; cached."""
         options, found = self._homes.get(device.id, (None, None))
         if found is None or options is not self.options or found.device is not device:
-            from tileir.runtime.devices.home import Home  # only arrays of devices need it
+            from tileir.runtime.devices.home import DeviceMemory  # only arrays of devices need it
 
-            found = Home(device, self.executor(device, attrs.evolve(self.options, quick=False)))
+            found = DeviceMemory(device, self.executor(device, attrs.evolve(self.options, quick=False)))
             self._homes[device.id] = (self.options, found)
         return found
 
-    def home_at(self, place: tuple[int, int]) -> Home | None:
+    def home_at(self, place: tuple[int, int]) -> DeviceMemory | None:
         """Return the place for arrays with a DLPack device number, or None if :meth:`home` has not made it."""
         for options, home in tuple(self._homes.values()):
             if home.device.dlpack == place and options is self.options:

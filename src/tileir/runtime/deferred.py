@@ -12,7 +12,7 @@ from tileir.runtime.interface import Event
 
 
 @attrs.define(eq=False)
-class Postponed:
+class DeferredCommands:
     """Commands that are not submitted yet, as they follow events of others; so none of them blocks a queue."""
 
     _events: set[PendingEvent] = attrs.field(factory=set, init=False)

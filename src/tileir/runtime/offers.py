@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tileir.runtime.arrays import Format
-    from tileir.runtime.devices.home import Home
+    from tileir.runtime.devices.home import DeviceMemory
     from tileir.runtime.events import Failure
     from tileir.runtime.plans.queued import QueuedOperand
 
@@ -192,7 +192,7 @@ class BatchedQueue(Queue, Protocol):
 class ArrayQueue(Queue, Protocol):
     """Queue that can check the arrays of a launch, and make arrays for results, more cheaply than Python can."""
 
-    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
+    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: DeviceMemory) -> Callable[..., Any] | None:
         """Return its launches as one function of arrays, or None if it has none.
 
         The function takes the arrays that are read, the first ``read`` operands, then one array for each result, None

@@ -26,7 +26,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @attrs.define(eq=False)
-class Rooms(Renewable):
+class ResultPool(Renewable):
     """Memory of former results. Thread safe, also in forked children and without the interpreter's lock.
 
     Attributes:
@@ -48,7 +48,7 @@ class Rooms(Renewable):
         if not LEAST <= nbytes <= self.most:
             return np.empty(shape, dtype)
         memory = self._taken(-(-nbytes // PAGE) * PAGE)
-        whole: Bytes = np.asarray(_Room(memory, self))
+        whole: Bytes = np.asarray(_ResultMemory(memory, self))
         return whole[:nbytes].view(dtype).reshape(shape)
 
     def trim(self) -> int:
@@ -78,12 +78,12 @@ class Rooms(Renewable):
                 self._lock.release()
 
 
-class _Room:
+class _ResultMemory:
     """Owner of an allocation that arrays refer to: it dies with the last of them."""
 
     __slots__ = ("__array_interface__", "_memory", "_rooms")
 
-    def __init__(self, memory: Bytes, rooms: Rooms) -> None:
+    def __init__(self, memory: Bytes, rooms: ResultPool) -> None:
         self._memory, self._rooms = memory, rooms
         place = (memory.__array_interface__["data"][0], False)
         self.__array_interface__ = {"shape": memory.shape, "typestr": "|u1", "data": place, "version": 3}
@@ -92,5 +92,5 @@ class _Room:
         self._rooms.give(self._memory)
 
 
-ROOMS: Final = Rooms()
+ROOMS: Final = ResultPool()
 """Recycled memory of this process."""

@@ -17,8 +17,8 @@ from tileir.core import (
     OPERAND,
     PART,
     DType,
+    NotebookProgram,
     Role,
-    ShownProgram,
     attrs,
     call_of,
     counted,
@@ -64,7 +64,7 @@ from tileir.semtree.messages import (
     BulkWait as BulkWait,
     Channel as Channel,
 )
-from tileir.semtree.node import Node, Undecoded, Whole
+from tileir.semtree.node import LazyKernel, Node, TopLevelNode
 from tileir.semtree.updates import Update as Update
 from tileir.semtree.works import (
     Branch as Branch,
@@ -380,7 +380,7 @@ Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | WarpRole | Barrie
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class KernelFunction(Undecoded):
+class KernelFunction(LazyKernel):
     """A kernel over a launch grid.
 
     ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) if threads are not used. The
@@ -406,7 +406,7 @@ class KernelFunction(Undecoded):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Program(ShownProgram, Whole):
+class Program(NotebookProgram, TopLevelNode):
     """Kernels, the buffers between them, and works in an order that respects all dependencies."""
 
     kernels: tuple[KernelFunction, ...]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from tileir.core import Shown, ShownWhole, attrs, from_json
+from tileir.core import NotebookNode, TextNode, attrs, from_json
 from tileir.core.nodes.rules import Rule
 
 
-class Node(Shown):
+class Node(TextNode):
     """A node, which prints as its text.
 
     Attributes:
@@ -29,13 +29,13 @@ class Node(Shown):
         return node_text(self)
 
 
-class Whole(Node, ShownWhole):
+class TopLevelNode(Node, NotebookNode):
     """A program, or a large part of one."""
 
     __slots__ = ()
 
 
-class Undecoded(Whole):
+class LazyKernel(TopLevelNode):
     """A kernel whose body may be JSON until its first use.
 
     Launches of compiled code need no bodies, and decoding those of a network takes longer than all else in loading it.

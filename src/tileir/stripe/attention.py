@@ -38,7 +38,7 @@ STAGES: Final = 2
 
 
 @attrs.frozen
-class Attending:
+class AttentionParameters:
     """The parameters of ``attend``.
 
     Query ``s`` sees the keys ``t`` with ``s - before <= t <= s + after``; None is no bound. Scores of all others are
@@ -122,7 +122,7 @@ class Attending:
         )
 
     @classmethod
-    def of(cls, special: Special) -> Attending:
+    def of(cls, special: Special) -> AttentionParameters:
         """Parse the parameters of a special.
 
         Raises:
@@ -178,11 +178,11 @@ def of_width(fragment: Fragment, width: int) -> Fragment:
     return max(fitting, key=lambda row: row.mnk[1])
 
 
-def attending_of(block: Block) -> tuple[Special, Attending] | None:
+def attending_of(block: Block) -> tuple[Special, AttentionParameters] | None:
     """Return the only special of a kernel with its parameters, if it is ``attend`` or ``attend_back``."""
     match block.statements:
         case (Special(name=name) as special,) if name in (ATTEND, ATTEND_BACK):
-            return special, Attending.of(special)
+            return special, AttentionParameters.of(special)
         case _:
             return None
 
@@ -209,7 +209,7 @@ def attend_fault(special: Special, inputs: list[Refinement], outputs: list[Refin
         return "attend takes queries, keys and values, and has an output, and perhaps another one for logarithms"
     if len(inputs) != 3 or len(outputs) != len(special.outputs):
         return None
-    plan, found = Attending.of(special), [[size for size, _ in axes_of(view)] for view in inputs]
+    plan, found = AttentionParameters.of(special), [[size for size, _ in axes_of(view)] for view in inputs]
     result, *numbers = [[size for size, _ in axes_of(view)] for view in outputs]
     if any(len(each) != 2 for each in (*found, result[plan.parts is not None :])):
         return "attend needs views with two axes of several elements"
@@ -254,7 +254,7 @@ def attend_back_fault(special: Special, inputs: list[Refinement], outputs: list[
 
 def _parameters_fault(special: Special) -> str | None:
     try:
-        Attending.of(special)
+        AttentionParameters.of(special)
     except (TypeError, ValueError) as error:
         return f"{error}"
     return None

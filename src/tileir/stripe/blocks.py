@@ -49,7 +49,7 @@ from tileir.stripe.shapes import (
     Location as Location,
     Node,
     TensorShape as TensorShape,
-    Whole,
+    TopLevelNode,
 )
 from tileir.stripe.tags import INSIDE as INSIDE, Tags as Tags, TagValue as TagValue
 
@@ -288,7 +288,7 @@ class Reduction(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Block(Whole):
+class Block(TopLevelNode):
     """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0."""
 
     name: str = ""

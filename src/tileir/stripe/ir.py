@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tileir.core import ShownProgram, attrs, call_of, counted
+from tileir.core import NotebookProgram, attrs, call_of, counted
 from tileir.stripe.bindings import Binding as Binding, bindings_of as bindings_of
 from tileir.stripe.blocks import (
     INSIDE as INSIDE,
@@ -46,7 +46,7 @@ from tileir.stripe.blocks import (
 from tileir.stripe.instructions import RoleKind as RoleKind
 from tileir.stripe.kernels import Kernel as Kernel, Parameter as Parameter
 from tileir.stripe.nesting import entry_around, main_of
-from tileir.stripe.shapes import Whole
+from tileir.stripe.shapes import TopLevelNode
 from tileir.stripe.tags import (
     ADVANCE as ADVANCE,
     ATOMIC as ATOMIC,
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(cache_hash=True, slots=False, repr=False)
-class Program(ShownProgram, Whole):
+class Program(NotebookProgram, TopLevelNode):
     """Memory, the kernels that run on it, each listed once, and the works that launch them.
 
     ``memory`` are allocations: the parameters and results, constants (``constant``) with their content in ``buffers``,

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from tileir.core import attrs, call_of, counted, slots, statements_in
 from tileir.stripe import blocks as stripe
 from tileir.stripe.blocks import Block
-from tileir.stripe.shapes import Location, Node, TensorShape, Whole
+from tileir.stripe.shapes import Location, Node, TensorShape, TopLevelNode
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -29,7 +29,7 @@ class Parameter(Node):
 
 
 @attrs.frozen(cache_hash=True, slots=False, repr=False)
-class Kernel(Whole):
+class Kernel(TopLevelNode):
     """A block whose views have names of ``parameters`` as their sources; it has no name, comments or deps itself."""
 
     parameters: tuple[Parameter, ...]

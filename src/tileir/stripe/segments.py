@@ -18,7 +18,7 @@ ADD_SEGMENTS: Final = "add_segments"
 
 
 @attrs.frozen
-class Segments:
+class SegmentParameters:
     """The parameters of ``add_segments``.
 
     Attributes:
@@ -40,7 +40,7 @@ class Segments:
         return (("threads", self.threads), *((("part", self.part),) if self.part else ()))
 
     @classmethod
-    def of(cls, special: Special) -> Segments:
+    def of(cls, special: Special) -> SegmentParameters:
         """Parse the parameters of a special.
 
         Raises:
@@ -57,11 +57,11 @@ _PLACED: Final = 2
 """Number of inputs besides places: keys and updates."""
 
 
-def segments_of(block: Block) -> tuple[Special, Segments] | None:
+def segments_of(block: Block) -> tuple[Special, SegmentParameters] | None:
     """Return the only special of a kernel with its parameters, if it adds segments."""
     match block.statements:
         case (Special(name=name) as special,) if name == ADD_SEGMENTS:
-            return special, Segments.of(special)
+            return special, SegmentParameters.of(special)
         case _:
             return None
 
@@ -69,7 +69,7 @@ def segments_of(block: Block) -> tuple[Special, Segments] | None:
 def segments_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
     """Return the fault of a special called ``add_segments``."""
     try:
-        plan = Segments.of(special)
+        plan = SegmentParameters.of(special)
     except ValueError as error:
         return f"{error}"
     if len(special.inputs) not in (_PLACED, _PLACED + 1) or len(special.outputs) != (3 if plan.part else 1):

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from math import prod
 from typing import ClassVar, TypeAlias
 
-from tileir.core import DType, Shown, ShownWhole, attrs
+from tileir.core import DType, NotebookNode, TextNode, attrs
 from tileir.poly.affine import Affine
 
 
-class Node(Shown):
+class Node(TextNode):
     """A node, which prints as its text."""
 
     __slots__ = ()
@@ -21,7 +21,7 @@ class Node(Shown):
         return node_text(self)
 
 
-class Whole(Node, ShownWhole):
+class TopLevelNode(Node, NotebookNode):
     """A program, or a large part of one."""
 
     __slots__ = ()

@@ -19,7 +19,7 @@ ORDER: Final = "order"
 
 
 @attrs.frozen
-class Sorting:
+class SortParameters:
     """The parameters of ``order`` for groups of threads.
 
     Attributes:
@@ -66,7 +66,7 @@ class Sorting:
         return tuple((name, int(value)) for name, value in named if value or name == "descending")
 
     @classmethod
-    def of(cls, special: Special) -> Sorting:
+    def of(cls, special: Special) -> SortParameters:
         """Parse the parameters of a special.
 
         Raises:
@@ -88,11 +88,11 @@ class Sorting:
         return result
 
 
-def sorting_of(block: Block) -> tuple[Special, Sorting] | None:
+def sorting_of(block: Block) -> tuple[Special, SortParameters] | None:
     """Return the only special of a kernel with its parameters, if groups of threads sort a row."""
     match block.statements:
         case (Special(name=name) as special,) if name == ORDER and dict(special.parameters).get("threads"):
-            return special, Sorting.of(special)
+            return special, SortParameters.of(special)
         case _:
             return None
 
@@ -100,7 +100,7 @@ def sorting_of(block: Block) -> tuple[Special, Sorting] | None:
 def order_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
     """Return the fault of a special called ``order``."""
     try:
-        plan = Sorting.of(special)
+        plan = SortParameters.of(special)
     except ValueError as error:
         return f"{error}"
     if not 1 <= len(special.inputs) <= (2 if plan.threads else 1) or not 1 <= len(special.outputs) <= 2:
@@ -113,7 +113,7 @@ def order_fault(special: Special, inputs: list[Refinement], outputs: list[Refine
     return _sizes_fault(plan, inputs, outputs)
 
 
-def _sizes_fault(plan: Sorting, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
+def _sizes_fault(plan: SortParameters, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
     (keys, *payload), (places, *values) = inputs, outputs
     size, count = keys.shape.elements, places.shape.elements
     if count > size or not places.shape.dtype.is_integer:

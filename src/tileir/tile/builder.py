@@ -36,7 +36,7 @@ from tileir.core import (
     placed,
 )
 from tileir.tile.building.assembly import assemble
-from tileir.tile.building.contractions import Access, Combined
+from tileir.tile.building.contractions import Access, CombinedElements
 from tileir.tile.building.indices import Dim, Index, Polynomial, size_of
 from tileir.tile.building.recording import Recorder, check_index_name, check_tensor_name, foreign, mistake, same
 from tileir.tile.building.results import ContractionOptions, Indices, Sizes, contraction, declared
@@ -47,7 +47,17 @@ from tileir.tile.ir import Attribute, Constant, Constraint, Function, IndexName,
 if TYPE_CHECKING:
     from tileir.core.array_value import Array
 
-__all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index", "Operand", "Polynomial", "Tensor"]
+__all__ = [
+    "Access",
+    "CombinedElements",
+    "Constraint",
+    "Dim",
+    "FunctionBuilder",
+    "Index",
+    "Operand",
+    "Polynomial",
+    "Tensor",
+]
 
 
 @methods_at_the_call
@@ -149,23 +159,33 @@ class FunctionBuilder:
         recorder.ranks[name] = len(sizes)
         return Tensor(recorder, name)
 
-    def sum(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+    def sum(
+        self, value: CombinedElements, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]
+    ) -> Tensor:
         """Add ``value`` up into a new tensor of the given sizes, at the given output indices."""
         return contraction(self._recorder, Aggregation.SUM, value, indices, sizes, **options)
 
-    def prod(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+    def prod(
+        self, value: CombinedElements, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]
+    ) -> Tensor:
         """Multiply ``value`` up into a new tensor; arguments as in :meth:`sum`."""
         return contraction(self._recorder, Aggregation.PROD, value, indices, sizes, **options)
 
-    def max(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+    def max(
+        self, value: CombinedElements, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]
+    ) -> Tensor:
         """Keep the greatest ``value`` in a new tensor; arguments as in :meth:`sum`."""
         return contraction(self._recorder, Aggregation.MAX, value, indices, sizes, **options)
 
-    def min(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+    def min(
+        self, value: CombinedElements, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]
+    ) -> Tensor:
         """Keep the least ``value`` in a new tensor; arguments as in :meth:`sum`."""
         return contraction(self._recorder, Aggregation.MIN, value, indices, sizes, **options)
 
-    def assign(self, value: Combined, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]) -> Tensor:
+    def assign(
+        self, value: CombinedElements, indices: Indices, sizes: Sizes, **options: Unpack[ContractionOptions]
+    ) -> Tensor:
         """Write ``value``, at most one for each element, into a new tensor; arguments as in :meth:`sum`."""
         return contraction(self._recorder, Aggregation.ASSIGN, value, indices, sizes, **options)
 
@@ -278,7 +298,7 @@ def declared_dtype(dtype: DType | str | None) -> DType | None:
 
 def _no_output(value: object) -> TileError:
     """Build the error for an output that is no tensor, to be raised by the caller."""
-    element = isinstance(value, Combined)
+    element = isinstance(value, CombinedElements)
     advice = "write an element onto one, as in C[i] += X[i]" if element else _NAMED
     return mistake("TIL205", f"an output is a tensor; {advice}")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, overload
 
 from tileir.core import Combine, DType, dtype_meant
-from tileir.tile.building.contractions import Access, Combined, conditional
+from tileir.tile.building.contractions import Access, CombinedElements, conditional
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.loops import while_loop as while_loop
 from tileir.tile.building.recording import mistake
@@ -64,16 +64,18 @@ def _describe(function: Callable[..., Tensor], name: str, meaning: str, module: 
 
 
 @overload
-def where(condition: Combined, then: Access) -> Combined: ...
+def where(condition: CombinedElements, then: Access) -> CombinedElements: ...
 @overload
 def where(condition: Operand, then: Operand, otherwise: Operand) -> Tensor: ...
-def where(condition: Operand | Combined, then: Operand | Access, otherwise: Operand | None = None) -> Tensor | Combined:
+def where(
+    condition: Operand | CombinedElements, then: Operand | Access, otherwise: Operand | None = None
+) -> Tensor | CombinedElements:
     """Return ``condition ? then : otherwise``.
 
     Inside a contraction the condition is ``A[i] == B[j]``, ``then`` is an element, and the contraction gets 0 if the
     condition is false.
     """
-    if isinstance(condition, Combined):
+    if isinstance(condition, CombinedElements):
         if otherwise is not None:
             raise mistake("TIL210", "inside a contraction there is no third argument: it is 0")
         return conditional(condition, then)

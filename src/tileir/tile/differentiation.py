@@ -10,7 +10,7 @@ from tileir.tile.traversal import dimensions
 
 
 @attrs.frozen
-class Differentiated:
+class DerivativeFunction:
     """A function that computes derivatives of another one.
 
     Attributes:
@@ -22,17 +22,17 @@ class Differentiated:
     seeds: tuple[str, ...] = ()
 
 
-def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
+def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> DerivativeFunction:
     """Return the function of ``DX`` for each X of ``wrt``: the gradient of the sum of all outputs in ``of``."""
     names = _names(function)
     results = tuple(names.fresh(f"D{name}") for name in wrt)
     call = Call("gradient", (_results(function, of), *_sources(function, wrt)))
-    return Differentiated(
+    return DerivativeFunction(
         _extended(function, names, call, _like_inputs(function, wrt, results), (), even_ties=even_ties)
     )
 
 
-def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
+def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> DerivativeFunction:
     """Return the function of ``DX`` for each X of ``wrt``; its seeds are cotangents of the outputs in ``of``."""
     names = _names(function)
     results = tuple(names.fresh(f"D{name}") for name in wrt)
@@ -41,10 +41,10 @@ def vjp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties:
     dtypes = {output.name: output.dtype for output in function.outputs}
     inputs = [Input(seed, dtype=dtypes[name]) for seed, name in zip(seeds, of, strict=True)]
     made = _extended(function, names, call, _like_inputs(function, wrt, results), inputs, even_ties=even_ties)
-    return Differentiated(made, seeds)
+    return DerivativeFunction(made, seeds)
 
 
-def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Differentiated:
+def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> DerivativeFunction:
     """Return the function of ``DY`` for each output Y in ``of``; its seeds are tangents of the inputs in ``wrt``."""
     names = _names(function)
     results = tuple(names.fresh(f"D{name}") for name in of)
@@ -55,7 +55,7 @@ def jvp(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties:
     dtypes = {each.name: each.dtype for each in function.inputs}
     inputs = [Input(seed, dtype=dtypes[name]) for seed, name in zip(seeds, wrt, strict=True)]
     made = _extended(function, names, call, outputs, inputs, even_ties=even_ties)
-    return Differentiated(made, seeds)
+    return DerivativeFunction(made, seeds)
 
 
 def _like_inputs(function: Function, wrt: Sequence[str], results: Sequence[str]) -> list[Output]:

@@ -15,14 +15,14 @@ from tileir.core import (
     Combination,
     Diagnostic,
     DType,
-    ShownProgram,
+    NotebookProgram,
     Span,
     attrs,
     call_of,
     counted,
     span_field,
 )
-from tileir.tile.node import Node, Whole
+from tileir.tile.node import Node, TopLevelNode
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -300,7 +300,7 @@ Statement: TypeAlias = Assignment | Contraction | Scan | While | Constant
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Function(ShownProgram, Whole):
+class Function(NotebookProgram, TopLevelNode):
     """``function (inputs) -> (outputs) { statements }``."""
 
     inputs: tuple[Input, ...]

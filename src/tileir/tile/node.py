@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from tileir.core.text.shown import Shown, ShownWhole
+from tileir.core.text.shown import NotebookNode, TextNode
 
 if TYPE_CHECKING:
     from tileir.tile.building.tensors import Operand
     from tileir.tile.ir import Function
 
 
-class Node(Shown):
+class Node(TextNode):
     """A node, which prints as its text."""
 
     __slots__ = ()
@@ -22,7 +22,7 @@ class Node(Shown):
         return node_text(self)
 
 
-class Whole(Node, ShownWhole):
+class TopLevelNode(Node, NotebookNode):
     """A program, or a large part of one."""
 
     __slots__ = ()

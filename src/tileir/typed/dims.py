@@ -15,13 +15,13 @@ import numpy as np
 
 from tileir.core import Domain, DType, Op, Span, fail
 from tileir.core.numbers import arithmetic
-from tileir.typed.inference.values import Known, Operand
+from tileir.typed.inference.values import ConstantScalar, Operand
 
 _LIMIT: Final = 1 << 64  # larger integers fit no dtype, and repeated squaring must not exhaust the memory
 _MAX_SHIFT: Final = 64
 
 
-def fold(op: Op, values: Sequence[Known], dtype: DType | None, span: Span | None) -> Known:
+def fold(op: Op, values: Sequence[ConstantScalar], dtype: DType | None, span: Span | None) -> ConstantScalar:
     """Compute ``op`` on constants.
 
     Args:
@@ -38,7 +38,7 @@ def fold(op: Op, values: Sequence[Known], dtype: DType | None, span: Span | None
     numbers = [value.value for value in values]
     if op is Op.COND:
         chosen = numbers[1] if numbers[0] != 0 else numbers[2]
-        return Known(float(chosen) if any(isinstance(number, float) for number in numbers[1:]) else chosen)
+        return ConstantScalar(float(chosen) if any(isinstance(number, float) for number in numbers[1:]) else chosen)
     if op.info.domain is Domain.FLOAT or any(isinstance(number, float) for number in numbers):
         return _fold_floats(op, numbers)
     return _fold_integers(op, [int(number) for number in numbers], span)
@@ -51,7 +51,7 @@ def known_integer(operand: Operand, purpose: str) -> int:
         TileError: TIL306, it is a tensor; TIL307, it is not integral.
     """
     value = operand.value
-    if not isinstance(value, Known):
+    if not isinstance(value, ConstantScalar):
         raise fail("TIL306", f"{purpose} must be known when compiling; use dimensions and literals", operand.span)
     number = value.value
     if isinstance(number, float):
@@ -83,34 +83,34 @@ def divide(left: int, right: int) -> int:
     return quotient if (left < 0) == (right < 0) else -quotient
 
 
-def _fold_typed(op: Op, values: Sequence[Known], dtype: DType) -> Known:
+def _fold_typed(op: Op, values: Sequence[ConstantScalar], dtype: DType) -> ConstantScalar:
     dtypes = [DType.BOOL if op is Op.COND and position == 0 else dtype for position in range(len(values))]
     arrays = [arithmetic.constant(v.value, d) for v, d in zip(values, dtypes, strict=True)]
     return read_constant(arithmetic.apply(op, *arrays), DType.BOOL if op.info.compares else dtype)
 
 
-def read_constant(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], dtype: DType) -> Known:
+def read_constant(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], dtype: DType) -> ConstantScalar:
     """Return the element of an array without axes as a constant of its dtype."""
     if dtype.is_float:
-        return Known(float(array.astype(np.float64)), dtype)
-    return Known(bool(array) if dtype.is_bool else int(array), dtype)
+        return ConstantScalar(float(array.astype(np.float64)), dtype)
+    return ConstantScalar(bool(array) if dtype.is_bool else int(array), dtype)
 
 
-def _fold_floats(op: Op, numbers: Sequence[bool | int | float]) -> Known:
+def _fold_floats(op: Op, numbers: Sequence[bool | int | float]) -> ConstantScalar:
     arrays = [arithmetic.constant(number, DType.F64) for number in numbers]
     result = arithmetic.apply(op, *arrays)
-    return Known(bool(result), DType.BOOL) if op.info.compares else Known(float(result))
+    return ConstantScalar(bool(result), DType.BOOL) if op.info.compares else ConstantScalar(float(result))
 
 
-def _fold_integers(op: Op, numbers: Sequence[int], span: Span | None) -> Known:
+def _fold_integers(op: Op, numbers: Sequence[int], span: Span | None) -> ConstantScalar:
     if op in _COMPARISONS:
-        return Known(_COMPARISONS[op](numbers[0], numbers[1]), DType.BOOL)
+        return ConstantScalar(_COMPARISONS[op](numbers[0], numbers[1]), DType.BOOL)
     if op in (Op.DIV, Op.MOD) and numbers[1] == 0:
         raise fail("TIL308", "the divisor of this constant is 0", span)
     result = _INTEGERS[op](*numbers)
     if abs(result) > _LIMIT:
         raise fail("TIL308", "this constant is too large for any dtype", span)
-    return Known(result)
+    return ConstantScalar(result)
 
 
 def _remainder(left: int, right: int) -> int:

@@ -19,8 +19,8 @@ from tileir.core import (
     Combination,
     Combine,
     DType,
+    NotebookProgram,
     Op,
-    ShownProgram,
     Span,
     attrs,
     call_of,
@@ -30,7 +30,7 @@ from tileir.core import (
 )
 from tileir.core.nodes.rules import Rule
 from tileir.poly.affine import Affine
-from tileir.typed.node import Node, Whole
+from tileir.typed.node import Node, TopLevelNode
 from tileir.typed.sharding.mesh import CollectiveKind, Split
 from tileir.typed.tensor_type import Shape as Shape, TensorType as TensorType
 
@@ -574,7 +574,7 @@ Operation: TypeAlias = Computation | Marker
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Function(ShownProgram, Whole):
+class Function(NotebookProgram, TopLevelNode):
     """Parameters, operations in an order that defines before it uses, and the names of the results.
 
     Every output is defined by an operation, and the names of outputs are distinct. ``labels`` names operations that a

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from tileir.core import ArgumentError, Diagnostic, DType, Op, TileError, reached
 from tileir.core.numbers.arithmetic import constant, fits, rounded
 from tileir.typed.inference.elementwise import folded
-from tileir.typed.inference.values import Known
+from tileir.typed.inference.values import ConstantScalar
 from tileir.typed.ir import Function, NumberArithmetic, NumberCast, NumberLiteral, NumberStep, Value, step_inputs
 
 
@@ -57,7 +57,7 @@ def input_values(function: Function, arguments: Mapping[str, object]) -> list[ob
     return found
 
 
-def _misfit(function: Function, value: Value, known: Known) -> Diagnostic:
+def _misfit(function: Function, value: Value, known: ConstantScalar) -> Diagnostic:
     number = value.number or value.name
     steps = {step.name: step for step in function.numbers}
     if number not in steps:
@@ -75,7 +75,7 @@ def arguments_of(function: Function, number: str) -> tuple[str, ...]:
     return tuple(name for name in made if name not in steps)
 
 
-def _computed(function: Function, arguments: Mapping[str, object]) -> dict[str, Known]:
+def _computed(function: Function, arguments: Mapping[str, object]) -> dict[str, ConstantScalar]:
     values = {name: _known(value) for name, value in arguments.items() if isinstance(value, bool | int | float)}
     for step in function.numbers:
         try:
@@ -85,16 +85,16 @@ def _computed(function: Function, arguments: Mapping[str, object]) -> dict[str, 
     return values
 
 
-def _known(value: bool | int | float) -> Known:
-    return Known(value, DType.BOOL if isinstance(value, bool) else None)
+def _known(value: bool | int | float) -> ConstantScalar:
+    return ConstantScalar(value, DType.BOOL if isinstance(value, bool) else None)
 
 
-def _value(step: NumberStep, values: Mapping[str, Known]) -> Known:
+def _value(step: NumberStep, values: Mapping[str, ConstantScalar]) -> ConstantScalar:
     match step:
         case NumberLiteral(value=value, dtype=dtype):
-            return Known(value, dtype)
+            return ConstantScalar(value, dtype)
         case NumberCast(input=name, dtype=dtype):
-            return Known(rounded(values[name].value, dtype), dtype)
+            return ConstantScalar(rounded(values[name].value, dtype), dtype)
         case NumberArithmetic(op=op, inputs=inputs, dtype=dtype):
             operands = [values[name] for name in inputs]
             adapting = len(operands) - (op is Op.COND)

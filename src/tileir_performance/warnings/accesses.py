@@ -25,7 +25,7 @@ from tileir.tile import ir as tile
 from tileir.tile.checks.unused import allowed, in_order
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.inference import infer
-from tileir.typed.inference.values import Known, Number, Scalar, Tensor
+from tileir.typed.inference.values import ConstantScalar, Number, Scalar, Tensor
 from tileir.typed.ir import (
     Argsort,
     Cast,
@@ -256,7 +256,7 @@ class _Collector:
             if isinstance(value, Tensor) and value.dtype is not dtype and not _holds(dtype, value, emission):
                 self.found.append(Diagnostic("TIL341", _loss(value.dtype, dtype), span))
 
-    def literal(self, value: Known, dtype: DType, span: Span | None) -> None:
+    def literal(self, value: ConstantScalar, dtype: DType, span: Span | None) -> None:
         """Check the conversion of a literal: integers are meant exactly, and small numbers are not meant to be 0."""
         given = value.value
         if value.dtype is not None or not dtype.is_float or isinstance(given, bool):
@@ -266,7 +266,7 @@ class _Collector:
             message = f"{given!r} is {kept!r} in {dtype.value}, to which it adapts here"
             self.found.append(Diagnostic("TIL341", f"{message}: cast what it meets to a wider dtype", span))
 
-    def natural(self, value: Known | Number, dtype: DType) -> None:
+    def natural(self, value: ConstantScalar | Number, dtype: DType) -> None:
         """Remember numbers that become f32 since nothing else decides."""
         if isinstance(value, Number) and dtype is DType.F32:
             self.defaulted.add(value.name)

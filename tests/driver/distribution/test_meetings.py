@@ -19,7 +19,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Argsort, Function, Gather, Scatter
 from tileir.typed.sharding.interpreter import interpret_partitioned
-from tileir.typed.sharding.local import Rounds, local_steps
+from tileir.typed.sharding.local import CollectiveLoop, local_steps
 from tileir.typed.sharding.mesh import Mesh, Sharding, Split
 from tileir.typed.sharding.partition import partition
 from tileir.typed.sharding.partitioned import Partitioned
@@ -199,7 +199,7 @@ def test_loops_whose_steps_sort() -> None:
     function = typed(text, given)
     program = partition(function, MESHES[0], {"S": Sharding(("x",)), "X": Sharding((None, "x"))}, model=PROMPT)
     verify(program)
-    assert any(isinstance(each, Rounds) and each.step.meetings for each in local_steps(program, 0))
+    assert any(isinstance(each, CollectiveLoop) and each.step.meetings for each in local_steps(program, 0))
     found = tileir.distribute(program, options=QUICK).results(given)
     for name, right in interpret(function, given).items():
         np.testing.assert_array_equal(found[name].numpy(), right)

@@ -21,7 +21,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
 from tileir.typed.sharding import overlapped_merges
-from tileir.typed.sharding.borders import Pieced, beside_work, bordered_steps
+from tileir.typed.sharding.borders import ChunkedAggregate, beside_work, bordered_steps
 
 T = TypeVar("T")
 QUICK = tileir.Options(quick=True)
@@ -113,10 +113,10 @@ def test_products_in_pieces(mesh: dict[str, int], rows: Any, dtype: str, monkeyp
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((9, 9)).astype("f4").astype(dtype) for _ in range(2))
     program = tileir.partition(PRODUCT, mesh, CUT, outputs={"C": rows}, arguments=[a, b])
-    assert not any(isinstance(each, Pieced) for each in bordered_steps(program, 0))
+    assert not any(isinstance(each, ChunkedAggregate) for each in bordered_steps(program, 0))
     whole = [tileir.distribute(program, context=context, options=QUICK)(a, b) for context in contexts(program)]
     monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts))
-    assert any(isinstance(each, Pieced) for each in bordered_steps(program, 0))
+    assert any(isinstance(each, ChunkedAggregate) for each in bordered_steps(program, 0))
     for context, right in zip(contexts(program), whole, strict=True):
         np.testing.assert_array_equal(tileir.distribute(program, context=context, options=QUICK)(a, b), right)
 

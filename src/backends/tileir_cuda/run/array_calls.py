@@ -29,7 +29,7 @@ from tileir_llvm.run.words import SHARED, spelt
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.runtime.devices.home import Home
+    from tileir.runtime.devices.home import DeviceMemory
     from tileir.runtime.plans.queued import QueuedOperand
     from tileir_cuda.run.entries import Entries
     from tileir_cuda.run.executor import CudaExecutor
@@ -179,7 +179,7 @@ def array_call(
     executor: CudaExecutor,
     operands: Sequence[QueuedOperand],
     read: int,
-    home: Home,
+    home: DeviceMemory,
     fail: Callable[[int], NoReturn],
 ) -> Callable[..., Any] | None:
     """Return a function of arrays, of which the first ``read`` are read; None if object layouts are unknown.

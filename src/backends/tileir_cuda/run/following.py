@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tileir.core.nodes import attrs
-from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, Direct, chain
+from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, DirectPredecessors, chain
 
 
 class Use(NamedTuple):
@@ -50,7 +50,7 @@ def following(launches: Sequence[Sequence[Use]]) -> tuple[tuple[int, ...], ...]:
 class Order:
     """Launches in order, with the latest users of memory."""
 
-    _direct: Direct = attrs.field(factory=Direct, init=False)
+    _direct: DirectPredecessors = attrs.field(factory=DirectPredecessors, init=False)
     _memory: dict[int, _Memory] = attrs.field(factory=lambda: defaultdict(_Memory), init=False)
 
     def add(self, uses: Sequence[Use]) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from tileir_cuda.run.launcher import Launch, Launcher, Run, Table, launcher
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.runtime.devices.home import Home
+    from tileir.runtime.devices.home import DeviceMemory
     from tileir.runtime.plans.queued import QueuedOperand
     from tileir.semtree.ir import Param
     from tileir_cuda.run.executor import CudaExecutor
@@ -321,7 +321,7 @@ class CudaQueue:
         """Return the launches on arrays at these addresses as one for :meth:`CudaExecutor.run_batch`."""
         return BoundQueue(self, addresses)
 
-    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
+    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: DeviceMemory) -> Callable[..., Any] | None:
         """Return the launches as a function of arrays, like :class:`tileir.runtime.offers.ArrayQueue`.
 
         Raises:

@@ -19,7 +19,7 @@ from cuda.bindings import driver
 from tileir.core import BackendError, Diagnostic, Renewable
 from tileir.runtime import Event, Failure, failure_of
 from tileir.runtime.arrays import address_of
-from tileir.runtime.deferred import Postponed, Watchers, failed
+from tileir.runtime.deferred import DeferredCommands, Watchers, failed
 from tileir_cuda.run.capturing import EVERYTHING, Capture
 from tileir_cuda.run.driver import NOT_READY, PROCESS, SUCCESS, checked, enter, fault
 from tileir_cuda.run.following import Use
@@ -211,7 +211,7 @@ class Stream(Renewable):
     _crossing: Any = attrs.field(default=None, init=False)
     _in_flight: deque[CudaEvent] = attrs.field(factory=deque, init=False)
     _spare: list[Any] = attrs.field(factory=list, init=False)
-    _postponed: Postponed = attrs.field(factory=Postponed, init=False)
+    _postponed: DeferredCommands = attrs.field(factory=DeferredCommands, init=False)
 
     @classmethod
     def of(cls, card: int, *, measures: bool) -> Stream:

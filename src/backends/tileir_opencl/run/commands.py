@@ -8,7 +8,7 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.process.forking import Renewable
-from tileir.runtime.deferred import Postponed, failed
+from tileir.runtime.deferred import DeferredCommands, failed
 from tileir_opencl.run.events import InFlight, OpenCLEvent, sorted_out
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
@@ -45,7 +45,7 @@ class Commands(Renewable):
     _in_flight: InFlight = attrs.field(factory=InFlight, init=False)
     _entering: dict[object, object] = attrs.field(factory=dict, init=False)
     _unflushed: int = attrs.field(default=0, init=False)
-    _postponed: Postponed = attrs.field(factory=Postponed, init=False)
+    _postponed: DeferredCommands = attrs.field(factory=DeferredCommands, init=False)
 
     @classmethod
     def of(cls, context: cl.Context, device: cl.Device, *, profile: bool = False) -> Commands:

@@ -35,7 +35,7 @@ from tileir.core.targets.kernel_settings import facts_from, read_settings
 from tileir.core.targets.quantities import facts, quantities, settings
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_names import SUFFIX, folder_of_targets, names_of_targets
-from tileir.core.targets.template import Filled, filled
+from tileir.core.targets.template import FilledTemplate, filled
 from tileir.core.targets.template_expressions import Value
 from tileir.core.targets.template_parser import TAG
 from tileir.core.text.names import nearest
@@ -85,10 +85,10 @@ class Section:
         text = self._filled(names)
         return {path: text.place(start, stop) for path, (start, stop) in places_of(text.text).items()}
 
-    def _filled(self, names: Mapping[str, Value] | None) -> Filled:
+    def _filled(self, names: Mapping[str, Value] | None) -> FilledTemplate:
         if names is None:
             span = Span(self.source, self.start, self.stop)
-            return Filled(span.text, (0,), (span,))
+            return FilledTemplate(span.text, (0,), (span,))
         return filled(self.source, self.start, self.stop, names)
 
 

@@ -35,7 +35,7 @@ _MOST_CHARACTERS: Final = 1 << 20
 
 
 @attrs.frozen
-class Filled:
+class FilledTemplate:
     """A text with all parts filled in.
 
     Attributes:
@@ -76,7 +76,7 @@ def fill(text: str, names: Mapping[str, Value], name: str = "<template>") -> str
     return filled(Source(text, name), 0, len(text), names).text
 
 
-def filled(source: Source, start: int, stop: int, names: Mapping[str, Value]) -> Filled:
+def filled(source: Source, start: int, stop: int, names: Mapping[str, Value]) -> FilledTemplate:
     """Return characters ``start`` to ``stop`` of a text with all parts filled in, and their origin.
 
     Raises:
@@ -87,7 +87,7 @@ def filled(source: Source, start: int, stop: int, names: Mapping[str, Value]) ->
         rendering.render(parse_template(source, start, stop), ChainMap({}, dict(names)))
     if rendering.faults:
         raise TileError(rendering.faults.values())
-    return Filled("".join(rendering.texts), tuple(rendering.starts), tuple(rendering.spans))
+    return FilledTemplate("".join(rendering.texts), tuple(rendering.starts), tuple(rendering.spans))
 
 
 class _StoppedError(Exception):

@@ -26,7 +26,7 @@ class Printer(Protocol):
         """Print a text."""
 
 
-class Shown:
+class TextNode:
     """A node that prints as its text, by ``__str__`` of its package."""
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class Shown:
         printer.text(str(self))
 
 
-class ShownWhole(Shown):
+class NotebookNode(TextNode):
     """A program, or a large part of one: notebooks show its text."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class ShownWhole(Shown):
         return highlighted(str(self))
 
 
-class ShownProgram(ShownWhole):
+class NotebookProgram(NotebookNode):
     """A program: notebooks show the text and, when it is unfolded, a drawing of the graph."""
 
     __slots__ = ()
@@ -93,7 +93,7 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def statements_in(body: Iterable[Shown]) -> int:
+def statements_in(body: Iterable[TextNode]) -> int:
     """Return the number of statements in a list of them, at any depth."""
     found, pending = 0, list(body)
     while pending:

@@ -164,23 +164,23 @@ def _place(name: str, by_library: bool) -> Span:
     return Span(Source(name, name, is_place=True), 0, len(name), by_library)
 
 
-class _Held(threading.local):
+class _CurrentOperation(threading.local):
     """The place of the library operation that this thread is in, if any."""
 
     span: Span | None = None
 
 
-_HELD: Final = _Held()
+_HELD: Final = _CurrentOperation()
 
 
-class _Called(threading.local):
+class _CurrentCall(threading.local):
     """The call of the Python function whose body this thread runs, if a traced function calls it."""
 
     inside = False
     span: Span | None = None
 
 
-_CALLED: Final = _Called()
+_CALLED: Final = _CurrentCall()
 
 
 def called_at(span: Span | None) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from tileir.driver.calls.arguments import memory_checked, out_of_memory
 from tileir.driver.calls.pending import PendingCall, called
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.exchange import Exchange, Format
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.devices.torch_tensors import host_array, quicker
 from tileir.runtime.offers import KnownEvent
 from tileir.runtime.plans.calls import Calls
@@ -47,7 +47,7 @@ class QueuedCalls:
     Pending submitted calls go first; callers make sure that there are none.
     """
 
-    _home: Home
+    _home: DeviceMemory
     _runs: QueuedRuns
     _inputs: tuple[QueuedOperand, ...]
     _outputs: tuple[QueuedOperand, ...]
@@ -56,7 +56,7 @@ class QueuedCalls:
     _exchanges: dict[type, Exchange | None] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, plan: Plan, home: Home) -> QueuedCalls | None:
+    def of(cls, plan: Plan, home: DeviceMemory) -> QueuedCalls | None:
         """Return the calls of a plan; None if its device has no queue, or an array is empty."""
         runs = plan.queued
         formats = (*plan.input_formats, *plan.output_formats)
@@ -188,7 +188,7 @@ class QueuedCalls:
         return found
 
 
-def _operand(dtype: np.dtype[Any], shape: tuple[int, ...], alignment: int, home: Home) -> QueuedOperand:
+def _operand(dtype: np.dtype[Any], shape: tuple[int, ...], alignment: int, home: DeviceMemory) -> QueuedOperand:
     kind = DType.of(dtype)
     assert kind is not None  # arrays of programs have dtypes of tileir
     nbytes = math.prod(shape) * dtype.itemsize
@@ -206,7 +206,7 @@ class UsualCalls:
     """
 
     plan: Plan
-    home: Home
+    home: DeviceMemory
     calls: Calls = attrs.field(init=False, repr=False)
 
     @calls.default

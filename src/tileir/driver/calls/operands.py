@@ -21,7 +21,7 @@ from tileir.runtime.arrays import (
     unaliased,
 )
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.devices.overlap import Footprint, footprint, overlap
 from tileir.runtime.devices.torch_tensors import host_array
 from tileir.runtime.devices.transfer import adopted, described, is_foreign, resident
@@ -92,7 +92,7 @@ def residents(names: Sequence[str], values: Sequence[Any], context: Context) -> 
     return [found(name, value) for name, value in zip(names, values, strict=True)]
 
 
-def home_of_any(values: Sequence[Any]) -> Home | None:
+def home_of_any(values: Sequence[Any]) -> DeviceMemory | None:
     """Return the home of the first device array; None if there is none."""
     return next((value.home for value in values if isinstance(value, DeviceArray)), None)
 
@@ -102,7 +102,7 @@ def seen_by_host(values: Sequence[Any]) -> list[Any]:
     return [value.numpy() if isinstance(value, DeviceArray) else value for value in values]
 
 
-def sent(arrays: Sequence[Array], home: Home) -> tuple[DeviceArray, ...]:
+def sent(arrays: Sequence[Array], home: DeviceMemory) -> tuple[DeviceArray, ...]:
     """Return host arrays in the memory of a device."""
 
     def one(array: Array) -> DeviceArray:
@@ -130,7 +130,7 @@ def format_of(name: str, value: Any) -> Format:
     return array.dtype, array.shape
 
 
-def operands_of(plan: Plan, home: Home, given: Sequence[Any], out: Sequence[Any] | None) -> Operands:
+def operands_of(plan: Plan, home: DeviceMemory, given: Sequence[Any], out: Sequence[Any] | None) -> Operands:
     """Return the inputs and outputs of a call.
 
     Results are where the inputs are: on the device if one of them is, else on the host; or where ``out`` is.
@@ -167,7 +167,7 @@ def operands_of(plan: Plan, home: Home, given: Sequence[Any], out: Sequence[Any]
     return _joined(plan, home, given, read, written, out)
 
 
-def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any], out: Any = None) -> tuple[Any, ...] | None:
+def call_as_they_are(plan: Plan, home: DeviceMemory, arrays: Sequence[Any], out: Any = None) -> tuple[Any, ...] | None:
     """Run on device arrays that fit and need no waiting; None, with nothing done, for others.
 
     Args:
@@ -198,7 +198,7 @@ def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any], out: Any = N
     return results
 
 
-def _room(out: Any, home: Home) -> DeviceArray | None:
+def _room(out: Any, home: DeviceMemory) -> DeviceArray | None:
     """Return the destination of a result if it is writable memory of the device; None for anything else."""
     if home.is_host:
         return None
@@ -210,7 +210,7 @@ def _room(out: Any, home: Home) -> DeviceArray | None:
     return None if out is None or out.read_only else out
 
 
-def _are_there(arrays: Sequence[Any], formats: Sequence[Format], home: Home) -> bool:
+def _are_there(arrays: Sequence[Any], formats: Sequence[Format], home: DeviceMemory) -> bool:
     """Return whether these are written arrays of a device with these dtypes and shapes."""
     if len(formats) != len(arrays):
         return False
@@ -229,7 +229,7 @@ def _are_there(arrays: Sequence[Any], formats: Sequence[Format], home: Home) -> 
 
 def run_on_device(
     plan: Plan,
-    home: Home,
+    home: DeviceMemory,
     given: Sequence[Any],
     into: Sequence[tuple[Array | DeviceArray | None, Tensor]],
     *,
@@ -266,7 +266,7 @@ def _of_host(plan: Plan, given: Sequence[Any], out: Sequence[Any] | None) -> Ope
 
 def _joined(
     plan: Plan,
-    home: Home,
+    home: DeviceMemory,
     given: Sequence[Any],
     reads: list[Array | DeviceArray],
     writes: list[Array | DeviceArray],
@@ -302,7 +302,7 @@ def _is_resident(value: Any) -> bool:
 
 
 def _entered(
-    tensor: Tensor, value: Any, home: Home, faults: list[Diagnostic], *, output: bool
+    tensor: Tensor, value: Any, home: DeviceMemory, faults: list[Diagnostic], *, output: bool
 ) -> Array | DeviceArray | None:
     """Return a value as a host or device array; None if it does not fit, which is added to ``faults``."""
     try:
@@ -325,7 +325,7 @@ def _entered(
     return None if found else array
 
 
-def _is_there(array: DeviceArray, home: Home) -> bool:
+def _is_there(array: DeviceArray, home: DeviceMemory) -> bool:
     """Return whether a device can use an array in place."""
     if array.device.id == home.device.id:
         return True
@@ -333,7 +333,7 @@ def _is_there(array: DeviceArray, home: Home) -> bool:
     return seen is not None and (home.is_host or not seen.size or home.wrapped(seen) is not None)
 
 
-def _operand(array: Array | DeviceArray, home: Home) -> Any:
+def _operand(array: Array | DeviceArray, home: DeviceMemory) -> Any:
     """Return an array in the form that a plan takes: a buffer of its device, or a host array."""
     if isinstance(array, np.ndarray):
         return array
@@ -350,7 +350,7 @@ def _awaited(arrays: Sequence[Array | DeviceArray]) -> Iterator[Event]:
             yield event
 
 
-def _behind_others(arrays: Sequence[Array | DeviceArray], home: Home) -> Iterator[Event]:
+def _behind_others(arrays: Sequence[Array | DeviceArray], home: DeviceMemory) -> Iterator[Event]:
     """Make the stream of a device follow those of our other executors that use arrays; yield events to wait for.
 
     Synchronous calls are in the queue of the executor whose arrays they use, and have no other trace.
@@ -362,7 +362,7 @@ def _behind_others(arrays: Sequence[Array | DeviceArray], home: Home) -> Iterato
             yield from executor.follow(theirs.dlpack_stream)
 
 
-def _copy(operand: Any, home: Home) -> Any:
+def _copy(operand: Any, home: DeviceMemory) -> Any:
     if isinstance(operand, np.ndarray):
         return operand.copy()
     fresh = home.executor.allocate(operand.nbytes)
@@ -370,7 +370,7 @@ def _copy(operand: Any, home: Home) -> Any:
     return fresh
 
 
-def _fresh(tensor: Tensor, home: Home) -> DeviceArray:
+def _fresh(tensor: Tensor, home: DeviceMemory) -> DeviceArray:
     return DeviceArray.of(home.allocated(tensor.dtype, tensor.shape), home, tensor.dtype, tensor.shape)
 
 

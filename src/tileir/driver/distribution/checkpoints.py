@@ -55,7 +55,7 @@ class Piece:
 
 
 @attrs.frozen
-class Saved:
+class SavedArray:
     """Array of a checkpoint, in pieces that together have all of its elements."""
 
     name: str
@@ -68,7 +68,7 @@ class Saved:
 class Manifest:
     """Arrays of a checkpoint, JSON of additional data, and the mark at the end of its files."""
 
-    arrays: tuple[Saved, ...]
+    arrays: tuple[SavedArray, ...]
     about: str
     mark: str
 
@@ -196,7 +196,7 @@ class _Reader:
     """Saved array with NumPy's slicing; only files with selected elements are read."""
 
     folder: Path
-    saved: Saved
+    saved: SavedArray
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -266,7 +266,7 @@ def _fault_of(path: Path, end: int, mark: str) -> str | None:
     return None if found == mark else f"{path} is from another checkpoint"
 
 
-def _covered(saved: Saved) -> bool:
+def _covered(saved: SavedArray) -> bool:
     """Return whether the pieces of an array lie in it and in files of parts, and have its number of elements."""
     inside = all(
         _PARTS.fullmatch(piece.file)
@@ -278,7 +278,7 @@ def _covered(saved: Saved) -> bool:
     return inside and sum(elements(piece.box) for piece in saved.pieces) >= prod(saved.shape)
 
 
-def _planned(arrays: Mapping[str, DistributedArray], number: int) -> Iterator[Saved]:
+def _planned(arrays: Mapping[str, DistributedArray], number: int) -> Iterator[SavedArray]:
     """Yield the places of parts in files; of equal parts the first rank writes its own."""
     ends: dict[int, int] = {}
     for name, each in arrays.items():
@@ -291,7 +291,7 @@ def _planned(arrays: Mapping[str, DistributedArray], number: int) -> Iterator[Sa
         for box, rank in owners.items():
             pieces.append(Piece(f"parts-{number}-{rank}", ends.get(rank, 0), box))
             ends[rank] = pieces[-1].offset + elements(box) * dtype.itemsize
-        yield Saved(name, dtype, each.shape, tuple(piece for piece in pieces if elements(piece.box)))
+        yield SavedArray(name, dtype, each.shape, tuple(piece for piece in pieces if elements(piece.box)))
 
 
 def _begun(folder: Path, end: Transport) -> tuple[int, bytes]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False)
-class Rooms:
+class MemoryPool:
     """Pool of memory of dead values for later values with equal shape and dtype.
 
     The system allocates large arrays page by page, which takes longer than copying them.
@@ -276,7 +276,7 @@ def _moving(
     empty: Callable[[tuple[int, ...], np.dtype[Any]], Array],
 ) -> Callable[[], Array]:
     """Begin to send elements to others, and return a function that assembles this rank's part."""
-    moving = Moving.begun(collective, mesh, transport, array)
+    moving = ElementTransfer.begun(collective, mesh, transport, array)
 
     def end() -> Array:
         target = mesh.box(collective.target, mesh.coordinates(transport.rank))
@@ -291,7 +291,7 @@ def _moving(
 
 
 @attrs.frozen(eq=False)
-class Moving:
+class ElementTransfer:
     """Elements in transit to a rank: each pair of ranks exchanges one message.
 
     Attributes:
@@ -307,7 +307,7 @@ class Moving:
     _pieces: Sequence[tuple[Box, Array]]
 
     @classmethod
-    def begun(cls, collective: Collective, mesh: Mesh, transport: Transport, array: Array) -> Moving:
+    def begun(cls, collective: Collective, mesh: Mesh, transport: Transport, array: Array) -> ElementTransfer:
         """Send the elements of this rank's part that others need; all ranks of the mesh take part."""
         route = _Route.of(collective, mesh, transport.rank)
         transport.place = route.place

@@ -24,10 +24,18 @@ from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import DistributedArray
-from tileir.driver.distribution.collectives import Moving, Rooms, Share, begun, merged_state, merging, part_of
+from tileir.driver.distribution.collectives import (
+    ElementTransfer,
+    MemoryPool,
+    Share,
+    begun,
+    merged_state,
+    merging,
+    part_of,
+)
 from tileir.driver.distribution.engines import engine_called, pickled, refusing
 from tileir.driver.distribution.on_device import (
-    Arriving,
+    PendingHalo,
     at_home,
     bordered_there,
     carried_out_there,
@@ -42,13 +50,13 @@ from tileir.driver.distribution.stepping import DistributedStepper
 from tileir.driver.executable import Executable, compile_for
 from tileir.runtime import Context, DeviceInfo, Options, owner_of, to_array
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.offers import RecordingExecutor
 from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.boxes import Box, sizes_of
 from tileir.typed.ir import Collective, Function, ScanPart, TensorType, operands
-from tileir.typed.sharding.borders import Bordered, Pieced, PlannedStep, bordered_steps, touched
-from tileir.typed.sharding.local import Meeting, Rounds, boxes_of, local_steps
+from tileir.typed.sharding.borders import ChunkedAggregate, HaloFunction, PlannedStep, bordered_steps, touched
+from tileir.typed.sharding.local import CollectiveLoop, CollectiveOperation, boxes_of, local_steps
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.verifier import verify
 
@@ -76,13 +84,14 @@ class Repetition:
     _told: list[str] = attrs.field(factory=list, init=False)
 
     @classmethod
-    def of(cls, program: Partitioned, steps: Sequence[Step], rank: int, home: Home) -> Self | None:
+    def of(cls, program: Partitioned, steps: Sequence[Step], rank: int, home: DeviceMemory) -> Self | None:
         """Return recordings of a program; None if the device has none, or the host takes part in the steps."""
         executor = home.executor
         if not isinstance(executor, RecordingExecutor) or not executor.queues:
             return None
         if any(
-            isinstance(step, Rounds | Meeting) or (isinstance(step, Collective) and step.combine is not None)
+            isinstance(step, CollectiveLoop | CollectiveOperation)
+            or (isinstance(step, Collective) and step.combine is not None)
             for step in steps
         ):
             return None  # states are merged on the host, which also starts steps of loops and rounds
@@ -93,7 +102,7 @@ class Repetition:
         return cls(executor.recorder(), tuple(value.name for value in function.inputs), tuple(kinds))
 
     def results(
-        self, transport: Transport, home: Home, values: Mapping[str, Any], work: Callable[[], Sequence[Any]]
+        self, transport: Transport, home: DeviceMemory, values: Mapping[str, Any], work: Callable[[], Sequence[Any]]
     ) -> dict[str, Any] | None:
         """Return the results of recorded steps; None if they have to run one by one.
 
@@ -112,7 +121,7 @@ class Repetition:
         made = zip(self.kinds, buffers, strict=True)
         return {n: DeviceArray.fresh(buffer, home, dtype, shape, event) for (n, dtype, shape), buffer in made}
 
-    def _tell_of_others(self, transport: Transport, home: Home, values: Mapping[str, Any]) -> None:
+    def _tell_of_others(self, transport: Transport, home: DeviceMemory, values: Mapping[str, Any]) -> None:
         """Log, once, the inputs that prevent recording, as they were made with other options."""
         names = [name for name in self.inputs if values[name].home.executor is not home.executor]
         if not names or self._told:
@@ -128,9 +137,9 @@ class Repetition:
 
 
 def looped(
-    rounds: Rounds,
+    rounds: CollectiveLoop,
     values: Mapping[str, Any],
-    home: Home | None,
+    home: DeviceMemory | None,
     transport: Transport,
     run: Callable[[dict[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
@@ -183,11 +192,11 @@ def _agreed(name: str, more: bool, transport: Transport) -> bool:
     return bool(found[0])
 
 
-def _on_host(value: Any, home: Home | None) -> Any:
+def _on_host(value: Any, home: DeviceMemory | None) -> Any:
     return value if home is None else at_home(value, home).numpy()
 
 
-def _here(array: Any, home: Home | None) -> Any:
+def _here(array: Any, home: DeviceMemory | None) -> Any:
     return array if home is None else resident(array, home)
 
 
@@ -241,9 +250,9 @@ class Distributed:
     _compiled: dict[tuple[Function, str | None], Executable] = attrs.field(factory=dict, init=False)
     _inner: dict[Partitioned, Distributed] = attrs.field(factory=dict, init=False)
     _plans: dict[int, _Plan] = attrs.field(factory=dict, init=False)
-    _homes: dict[tuple[str, int], Home] = attrs.field(factory=dict, init=False)
+    _homes: dict[tuple[str, int], DeviceMemory] = attrs.field(factory=dict, init=False)
     _repetitions: dict[tuple[int, int], Repetition | None] = attrs.field(factory=dict, init=False)
-    _rooms: Rooms = attrs.field(factory=Rooms, init=False)
+    _rooms: MemoryPool = attrs.field(factory=MemoryPool, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _facts: Mapping[str, str] = attrs.field(init=False)
     _channel: int = attrs.field(init=False)
@@ -402,7 +411,7 @@ class Distributed:
         made = self._computed_by_steps(transport, home, values)
         return made if home is None else {name: at_home(array, home) for name, array in made.items()}
 
-    def _repeated(self, transport: Transport, home: Home, values: Parts) -> dict[str, Any] | None:
+    def _repeated(self, transport: Transport, home: DeviceMemory, values: Parts) -> dict[str, Any] | None:
         """Return results of recorded steps; None if they are not recorded, or not for this memory."""
         repeated = self._repetition(transport, home)
         if repeated is None:
@@ -414,14 +423,16 @@ class Distributed:
 
         return repeated.results(transport, home, values, work)
 
-    def _computed_by_steps(self, transport: Transport, home: Home | None, values: dict[str, Any]) -> dict[str, Any]:
+    def _computed_by_steps(
+        self, transport: Transport, home: DeviceMemory | None, values: dict[str, Any]
+    ) -> dict[str, Any]:
         """Return a rank's parts of the results; dead values are dropped."""
         plan = self._steps(transport, home)
         states: dict[tuple[str, ...], tuple[Any, ...]] = {}
         coming: dict[str, Callable[[], Any]] = {}
         for number, (step, names) in enumerate(plan.steps):
             values.update({name: coming.pop(name)() for name in names if name in coming})
-            if isinstance(step, Bordered):
+            if isinstance(step, HaloFunction):
                 values.update(self._bordered(step, plan, values, transport, home))
             elif isinstance(step, Collective) and step.name in plan.borders:
                 values[step.name] = self._begun(step, transport, home, values)
@@ -429,9 +440,9 @@ class Distributed:
                 if step.inputs not in states:
                     states[step.inputs] = self._merged_state(step, transport, home, values)
                 values[step.name] = states[step.inputs][step.result]
-            elif isinstance(step, Pieced) and home is not None:
+            elif isinstance(step, ChunkedAggregate) and home is not None:
                 values[step.collective.name] = self._pieced_there(step, plan, transport, home, values)
-            elif isinstance(step, Pieced):
+            elif isinstance(step, ChunkedAggregate):
                 shares = self._pieces(step, plan, transport, values)
                 coming[step.collective.name] = merging(step.collective, self.program.mesh, transport, shares)
             elif isinstance(step, Collective) and home is not None:
@@ -440,10 +451,10 @@ class Distributed:
             elif isinstance(step, Collective):
                 parts = [values[name] for name in step.inputs]
                 coming[step.name] = begun(step, self.program.mesh, transport, parts, self._rooms.take)
-            elif isinstance(step, Rounds):
+            elif isinstance(step, CollectiveLoop):
                 run = partial(self._of_step(step.step)._computed_by_steps, transport, home)
                 values.update(looped(step, values, home, transport, run))
-            elif isinstance(step, Meeting):
+            elif isinstance(step, CollectiveOperation):
                 rank = Rank(self.program, transport, home, partial(self._computed, home=home))
                 values[step.operation.name] = rank.met(step, values)
             else:
@@ -462,16 +473,18 @@ class Distributed:
                 self._inner[program] = Distributed(program, self.engine, self._context, self._device, self._options)
             return self._inner[program]
 
-    def _begun(self, step: Collective, transport: Transport, home: Home | None, values: Parts) -> Moving | Arriving:
+    def _begun(
+        self, step: Collective, transport: Transport, home: DeviceMemory | None, values: Parts
+    ) -> ElementTransfer | PendingHalo:
         """Return a halo in transit."""
         mesh = self.program.mesh
         if home is None:
-            return Moving.begun(step, mesh, transport, values[step.input])
-        return Arriving.begun(
+            return ElementTransfer.begun(step, mesh, transport, values[step.input])
+        return PendingHalo.begun(
             step, mesh, transport, home, values, lambda each, given: self._computed(each, given, home)
         )
 
-    def _steps(self, transport: Transport, home: Home | None) -> _Plan:
+    def _steps(self, transport: Transport, home: DeviceMemory | None) -> _Plan:
         """Return the steps of a rank; borders read halos directly on the host, or if the device supports borders."""
         rank = transport.rank
         with self._lock:
@@ -488,11 +501,11 @@ class Distributed:
                     priced = model if self._decide_alike(transport) else None
                     steps = bordered_steps(self.program, rank, priced, late=True)
                     widths = {each.name: each.dtype.itemsize for each in self.program.function.operations}
-                    split = [each for each in steps if isinstance(each, Bordered)]
+                    split = [each for each in steps if isinstance(each, HaloFunction)]
                     if not all(has_borders(home, each, boxes, widths) for each in split):
                         steps = bordered_steps(self.program, rank, priced, late=True, around=False)
                     together = merged_together(steps, model.link_us, model.link_gbps)
-                borders = frozenset(name for each in steps if isinstance(each, Bordered) for name in each.halos)
+                borders = frozenset(name for each in steps if isinstance(each, HaloFunction) for name in each.halos)
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
                 outputs = self.program.function.outputs
                 last, spent = _last_uses(steps, outputs), _merged_alone(steps, outputs)
@@ -505,7 +518,7 @@ class Distributed:
         devices = self.engine.devices if isinstance(self.engine, Threads) else ()
         return transport.alike or len({self._context.device(each).target for each in devices}) == 1
 
-    def _repetition(self, transport: Transport, home: Home) -> Repetition | None:
+    def _repetition(self, transport: Transport, home: DeviceMemory) -> Repetition | None:
         """Return the recordings of a rank; None if its steps need the host."""
         key = transport.rank, transport.turn
         with self._lock:
@@ -516,7 +529,12 @@ class Distributed:
         return self._repetitions[key]
 
     def _bordered(
-        self, step: Bordered, plan: _Plan, values: Mapping[str, Any], transport: Transport, home: Home | None
+        self,
+        step: HaloFunction,
+        plan: _Plan,
+        values: Mapping[str, Any],
+        transport: Transport,
+        home: DeviceMemory | None,
     ) -> dict[str, Any]:
         """Return the results of a function whose borders are computed once halos have arrived."""
         sources, boxes = plan.sources, plan.boxes
@@ -541,7 +559,9 @@ class Distributed:
             values[name].received()  # sent values may change from now on
         return found
 
-    def _pieces(self, step: Pieced, plan: _Plan, transport: Transport, values: Mapping[str, Any]) -> Iterator[Share]:
+    def _pieces(
+        self, step: ChunkedAggregate, plan: _Plan, transport: Transport, values: Mapping[str, Any]
+    ) -> Iterator[Share]:
         """Yield pieces of a merge on demand, after earlier pieces have been sent."""
         for ranks, piece in step.pieces:
             given = {name: part_of(values[name], plan.boxes[name], box) for name, box in piece.windows}
@@ -550,7 +570,9 @@ class Distributed:
             transport.go_on()
             yield ranks, box, made
 
-    def _pieced_there(self, step: Pieced, plan: _Plan, transport: Transport, home: Home, values: Parts) -> Any:
+    def _pieced_there(
+        self, step: ChunkedAggregate, plan: _Plan, transport: Transport, home: DeviceMemory, values: Parts
+    ) -> Any:
         """Return a rank's part on its device of a merge in pieces."""
 
         def run(function: Function, given: Parts, out: Any = None) -> Parts:
@@ -558,7 +580,7 @@ class Distributed:
 
         return merged_in_pieces_there(step, self.program.mesh, transport, home, plan.boxes, values, run)
 
-    def _home(self, transport: Transport) -> Home | None:
+    def _home(self, transport: Transport) -> DeviceMemory | None:
         """Return the device of a rank's parts of arrays; None for the host."""
         if transport.device is None:
             return None
@@ -568,18 +590,18 @@ class Distributed:
                 device = self._context.device(transport.device)
                 options = self._context.options if self._options is None else self._options
                 executor = self._context.executor(device, attrs.evolve(options, quick=False))
-                self._homes[key] = Home(device, executor, transport.check)
+                self._homes[key] = DeviceMemory(device, executor, transport.check)
             return self._homes[key]
 
     def _merged_state(
-        self, step: Collective, transport: Transport, home: Home | None, values: Parts
+        self, step: Collective, transport: Transport, home: DeviceMemory | None, values: Parts
     ) -> tuple[Any, ...]:
         if home is not None:
             return merged_state_there(step, self.program.mesh, transport, home, values)
         return merged_state(step, self.program.mesh, transport, [values[name] for name in step.inputs])
 
     def _carried_out_there(
-        self, step: Collective, plan: _Plan, transport: Transport, home: Home, values: Parts
+        self, step: Collective, plan: _Plan, transport: Transport, home: DeviceMemory, values: Parts
     ) -> dict[str, Any]:
         """Return a rank's parts on its device of a collective, and of those done with it, by name."""
 
@@ -589,13 +611,15 @@ class Distributed:
         together = plan.together.get(step.name, (step,))
         return carried_out_there(together, self.program.mesh, transport, home, values, run, plan.spent)
 
-    def _computed(self, function: Function, values: Parts, home: Home | None, out: Any = None) -> dict[str, Any]:
+    def _computed(
+        self, function: Function, values: Parts, home: DeviceMemory | None, out: Any = None
+    ) -> dict[str, Any]:
         executable = self._executable(function, home)
         made = executable(*(values[value.name] for value in function.inputs), out=out)
         found = dict(zip(function.outputs, made if len(function.outputs) > 1 else (made,), strict=True))
         return found if home is None else {name: resident(array, home) for name, array in found.items()}
 
-    def _executable(self, function: Function, home: Home | None) -> Executable:
+    def _executable(self, function: Function, home: DeviceMemory | None) -> Executable:
         device = self._device if home is None else home.device
         key = function, None if home is None else home.device.id
         with self._lock:
@@ -643,7 +667,7 @@ def _last_uses(steps: Sequence[PlannedStep], outputs: Sequence[str]) -> dict[int
 def _merged_alone(steps: Sequence[PlannedStep], outputs: Sequence[str]) -> frozenset[str]:
     """Return the values that functions compute, in separate memory, and that only one merge reads."""
     uses = Counter(name for step in steps for name in set(touched(step)))
-    functions = (step.inner if isinstance(step, Bordered) else step for step in steps)
+    functions = (step.inner if isinstance(step, HaloFunction) else step for step in steps)
     made = {name for each in functions if isinstance(each, Function) for name in each.outputs}
     merged = {step.input for step in steps if isinstance(step, Collective) and step.aggregation is not None}
     return frozenset(name for name in made & merged if uses[name] == 2 and name not in outputs)

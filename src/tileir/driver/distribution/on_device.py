@@ -29,9 +29,9 @@ from tileir.typed.sharding.messages import (
 )
 
 if TYPE_CHECKING:
-    from tileir.runtime.devices.home import Home
+    from tileir.runtime.devices.home import DeviceMemory
     from tileir.runtime.transports import Transport
-    from tileir.typed.sharding.borders import Border, Bordered, Pieced
+    from tileir.typed.sharding.borders import Border, ChunkedAggregate, HaloFunction
 
 Arrays: TypeAlias = Mapping[str, DeviceArray]
 Run: TypeAlias = Callable[..., Arrays]
@@ -42,7 +42,7 @@ def carried_out_there(
     collectives: Sequence[Collective],
     mesh: Mesh,
     transport: Transport,
-    home: Home,
+    home: DeviceMemory,
     values: Arrays,
     run: Run,
     spent: Collection[str] = (),
@@ -96,7 +96,9 @@ def merged_together(steps: Sequence[object], link_us: float, link_gbps: float) -
     return {group[0].name: tuple(group) for group in found}
 
 
-def _exchanged(each: Exchange, transport: Transport, home: Home, values: Arrays, run: Run) -> dict[str, DeviceArray]:
+def _exchanged(
+    each: Exchange, transport: Transport, home: DeviceMemory, values: Arrays, run: Run
+) -> dict[str, DeviceArray]:
     """Make messages, exchange them, and return received messages, by name, in the order of the exchange."""
     made = values if each.packing is None else {**values, **run(each.packing, values)}
     rooms = [(rank, room_for(home, value)) for rank, value in each.received]
@@ -108,7 +110,7 @@ def _merged_by_engine(
     collectives: Sequence[Collective],
     mesh: Mesh,
     transport: Transport,
-    home: Home,
+    home: DeviceMemory,
     values: Arrays,
     run: Run,
     spent: Collection[str],
@@ -134,7 +136,7 @@ def _merged_by_engine(
 
 
 @attrs.frozen
-class Arriving:
+class PendingHalo:
     """Halo that is not assembled.
 
     Attributes:
@@ -147,15 +149,15 @@ class Arriving:
 
     @classmethod
     def begun(
-        cls, collective: Collective, mesh: Mesh, transport: Transport, home: Home, values: Arrays, run: Run
-    ) -> Arriving:
+        cls, collective: Collective, mesh: Mesh, transport: Transport, home: DeviceMemory, values: Arrays, run: Run
+    ) -> PendingHalo:
         """Exchange the messages of a halo."""
         transport.place = f"{collective.kind.value} {collective.name!r}"
         came = _exchanged(exchange_of(collective, mesh, transport.rank), transport, home, values, run)
         return cls(arriving(collective, mesh, transport.rank), tuple(came.values()))
 
 
-def has_borders(home: Home, step: Bordered, boxes: Mapping[str, Box], widths: Mapping[str, int]) -> bool:
+def has_borders(home: DeviceMemory, step: HaloFunction, boxes: Mapping[str, Box], widths: Mapping[str, int]) -> bool:
     """Return whether a device can write borders in place: whole rows of a result, at valid offsets for copies."""
     executor = home.executor
     if not isinstance(executor, QueueingExecutor) or not isinstance(executor, PartingExecutor):
@@ -175,10 +177,10 @@ def _extent(box: Box, have: Box, width: int) -> tuple[int, int]:
 
 
 def bordered_there(
-    step: Bordered,
+    step: HaloFunction,
     sources: Mapping[str, str],
     boxes: Mapping[str, Box],
-    home: Home,
+    home: DeviceMemory,
     values: Mapping[str, Any],
     run: Run,
 ) -> dict[str, DeviceArray]:
@@ -207,7 +209,13 @@ def bordered_there(
 
 
 def merged_in_pieces_there(
-    step: Pieced, mesh: Mesh, transport: Transport, home: Home, boxes: Mapping[str, Box], values: Arrays, run: Run
+    step: ChunkedAggregate,
+    mesh: Mesh,
+    transport: Transport,
+    home: DeviceMemory,
+    boxes: Mapping[str, Box],
+    values: Arrays,
+    run: Run,
 ) -> DeviceArray:
     """Return a rank's part of a merge computed in pieces, with the exchange of each overlapping the next.
 
@@ -236,7 +244,12 @@ def merged_in_pieces_there(
 
 
 def _merged_for_all(
-    step: Pieced, mesh: Mesh, transport: Transport, home: Home, made: Callable[..., DeviceArray], run: Run
+    step: ChunkedAggregate,
+    mesh: Mesh,
+    transport: Transport,
+    home: DeviceMemory,
+    made: Callable[..., DeviceArray],
+    run: Run,
 ) -> DeviceArray:
     """Return the merge of pieces that all ranks need: each is computed in place if the device has parts of buffers."""
     merge, target = step.collective, mesh.box(step.collective.target, mesh.coordinates(transport.rank))
@@ -265,7 +278,7 @@ def _merged_for_each(
     pieces: Sequence[Border],
     mesh: Mesh,
     transport: Transport,
-    home: Home,
+    home: DeviceMemory,
     made: Callable[..., DeviceArray],
     run: Run,
 ) -> DeviceArray:
@@ -304,7 +317,7 @@ def _rows(array: DeviceArray, have: Box, box: Box) -> DeviceArray | None:
     return None if part is None else DeviceArray.of(part, home, dtype, sizes_of(box))
 
 
-def _window(name: str, array: DeviceArray, have: Box, halo: Arriving | None, box: Box, run: Run) -> DeviceArray:
+def _window(name: str, array: DeviceArray, have: Box, halo: PendingHalo | None, box: Box, run: Run) -> DeviceArray:
     """Return elements of a value from a rank's own and received elements."""
     dtype = DType.of(array.dtype)
     assert dtype is not None
@@ -321,7 +334,7 @@ def _arrived(arrays: Sequence[DeviceArray]) -> dict[str, DeviceArray]:
 
 
 def merged_state_there(
-    collective: Collective, mesh: Mesh, transport: Transport, home: Home, values: Arrays
+    collective: Collective, mesh: Mesh, transport: Transport, home: DeviceMemory, values: Arrays
 ) -> tuple[DeviceArray, ...]:
     """Return all components of a state, merged on the host."""
     transport.place = f"{collective.kind.value} {collective.name!r}"
@@ -329,7 +342,7 @@ def merged_state_there(
     return tuple(resident(part, home) for part in merged_state(collective, mesh, transport, parts))
 
 
-def resident(array: Any, home: Home) -> DeviceArray:
+def resident(array: Any, home: DeviceMemory) -> DeviceArray:
     """Return an array on a device."""
     if isinstance(array, DeviceArray):
         return array
@@ -338,14 +351,14 @@ def resident(array: Any, home: Home) -> DeviceArray:
     return DeviceArray.of(home.sent(np.asarray(array, order="C")), home, dtype, array.shape)
 
 
-def at_home(array: Any, home: Home) -> Any:
+def at_home(array: Any, home: DeviceMemory) -> Any:
     """Return a result of a call as an array of a home that checks data read by the host."""
     if array.home is home or array.seen() is not None:
         return array
     return DeviceArray.fresh(array.memory(), home, array.dtype, array.shape, array.awaited())
 
 
-def _unpacked(each: Exchange, values: Arrays, home: Home, run: Run) -> DeviceArray:
+def _unpacked(each: Exchange, values: Arrays, home: DeviceMemory, run: Run) -> DeviceArray:
     if each.unpacking is not None:
         return run(each.unpacking, values)[each.result.name]
     if each.received and elements_of(each.result):
@@ -354,6 +367,6 @@ def _unpacked(each: Exchange, values: Arrays, home: Home, run: Run) -> DeviceArr
     return room_for(home, each.result)
 
 
-def room_for(home: Home, value: Value) -> DeviceArray:
+def room_for(home: DeviceMemory, value: Value) -> DeviceArray:
     """Return a device array with undefined elements, with the dtype and shape of a value."""
     return DeviceArray.of(home.allocated(value.dtype, value.shape), home, value.dtype, value.shape)

@@ -13,7 +13,7 @@ from tileir.driver.distribution.on_device import room_for
 from tileir.typed.boxes import Box, elements, sizes_of
 from tileir.typed.ir import Argsort, Function, Gather, Scatter, Shape, Value
 from tileir.typed.sharding.collective_operations import KINDS, comparisons, kept
-from tileir.typed.sharding.local import Meeting
+from tileir.typed.sharding.local import CollectiveOperation
 from tileir.typed.sharding.messages import window_of
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.rounds import (
@@ -35,7 +35,7 @@ from tileir.typed.sharding.rounds import (
 )
 
 if TYPE_CHECKING:
-    from tileir.runtime.devices.home import Home
+    from tileir.runtime.devices.home import DeviceMemory
     from tileir.runtime.transports import Transport
 
 Run: TypeAlias = Callable[[Function, Mapping[str, Any]], Mapping[str, Any]]
@@ -54,10 +54,10 @@ class Rank:
 
     program: Partitioned
     transport: Transport
-    home: Home | None
+    home: DeviceMemory | None
     run: Run
 
-    def met(self, meeting: Meeting, values: Mapping[str, Any]) -> Any:
+    def met(self, meeting: CollectiveOperation, values: Mapping[str, Any]) -> Any:
         """Return this rank's part of the result of an operation; all ranks take part."""
         operation = meeting.operation
         self.transport.place = f"{KINDS[type(operation)].value} {operation.name!r}"

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from tileir.ops.shared.foundation import (
     Aggregation,
-    Combined,
+    CombinedElements,
     Constraint,
     Dim,
     Polynomial,
@@ -77,7 +77,7 @@ def _product(
     """Multiply one or two tensors, and sum over axes that are not in the result."""
     x = operands[0][0]
     names = {label: index_of(x, f"x{position}") for position, label in enumerate(_labels(operands))}
-    combined: Combined | None = None
+    combined: CombinedElements | None = None
     for tensor, labels in operands:
         indices: list[Polynomial | int] = []
         checks: list[Constraint] = []

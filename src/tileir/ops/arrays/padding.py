@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from tileir.ops.shared.foundation import (
     Aggregation,
-    Combined,
+    CombinedElements,
     Dim,
     Index,
     Operand,
@@ -114,7 +114,7 @@ def _repeated(x: Tensor, axis: int, before: Dim, behind: Dim, mode: str) -> Tens
     count = index_of(x, "k")
 
     def written(source: Polynomial | Size, target: Polynomial, limits: Limits, default: Tensor | None) -> Tensor:
-        element: Combined = x[tuple(source if a == axis else i for a, i in enumerate(variables))]
+        element: CombinedElements = x[tuple(source if a == axis else i for a, i in enumerate(variables))]
         for limit in limits:
             element = element.given(limit)
         output = [target if a == axis else i for a, i in enumerate(variables)]
@@ -269,7 +269,7 @@ def _windows(
         place * step + k * gap - lead
         for place, step, k, gap, lead in zip(places, steps, inner, gaps, before, strict=True)
     ]
-    element: Combined = x[(n, *source, c)]
+    element: CombinedElements = x[(n, *source, c)]
     output = [n, *places, *inner, c]
     return aggregate(Aggregation.ASSIGN, element, output, [batch, *counts, *sizes, channels])
 

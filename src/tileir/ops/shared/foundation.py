@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from tileir.core import Aggregation, DType, TileError, dtype_meant
-from tileir.tile.building.contractions import Combined
+from tileir.tile.building.contractions import CombinedElements
 from tileir.tile.building.dtypes import dtype_of as known_dtype
 from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of
 from tileir.tile.building.recording import mistake
@@ -24,7 +24,7 @@ from tileir.tile.ir import Attribute, Constraint, IndexName
 __all__ = [
     "Aggregation",
     "Axes",
-    "Combined",
+    "CombinedElements",
     "Constraint",
     "Dim",
     "Index",
@@ -170,7 +170,7 @@ def chosen(value: _Choice, choices: Sequence[_Choice], what: str) -> _Choice:
     return value
 
 
-def index_of(x: Operand | Combined, name: str) -> Index:
+def index_of(x: Operand | CombinedElements, name: str) -> Index:
     """Return the index variable ``name``. Within one contraction equal names are one variable."""
     return Index(IndexName(name), recorder_of((x,)))
 
@@ -182,7 +182,7 @@ def indices_of(x: Tensor, stem: str = "i") -> tuple[Index, ...]:
 
 def aggregate(
     aggregation: Aggregation,
-    combined: Combined,
+    combined: CombinedElements,
     indices: Sequence[Polynomial | Dim | int],
     sizes: Sequence[Size],
     *,

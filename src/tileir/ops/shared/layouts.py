@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from tileir.core.nodes import attrs
 from tileir.ops.shared.foundation import (
     Aggregation,
-    Combined,
+    CombinedElements,
     Constraint,
     Dim,
     Operand,
@@ -75,16 +75,16 @@ def joined(*axes: Axis) -> Axis:
     )
 
 
-def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
+def read(x: Tensor, axes: Sequence[Axis]) -> CombinedElements:
     """Return the element of ``x`` at these axes; when compiling, TIL312 if a size differs."""
     sizes = dims_of(x)
     constraints = (c for axis, size in zip(axes, sizes, strict=True) for c in axis.within(size))
-    element: Combined = x[tuple(axis.place for axis in axes)]
+    element: CombinedElements = x[tuple(axis.place for axis in axes)]
     return element.given(*constraints)
 
 
 def written(
-    aggregation: Aggregation, value: Combined, axes: Sequence[Axis], *, like: Sequence[Operand | None] = ()
+    aggregation: Aggregation, value: CombinedElements, axes: Sequence[Axis], *, like: Sequence[Operand | None] = ()
 ) -> Tensor:
     """Return the aggregate of ``value`` at these axes, in the dtype to which the operands ``like`` are promoted."""
     places = [place for axis in axes for place in axis.places]

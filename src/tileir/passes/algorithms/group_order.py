@@ -20,7 +20,7 @@ from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPas
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import refused
 from tileir.stripe import ir as stripe
-from tileir.stripe.sorting import ORDER, Sorting
+from tileir.stripe.sorting import ORDER, SortParameters
 
 ROW: Final = "row"
 """Name of the index of a kernel that sorts a single row."""
@@ -62,7 +62,7 @@ class GroupOrder(ReplacingPass):
         if size < self.least or items < 1 or self.threads < _WARP:
             return refused("TR679", elements=size, least=self.least, threads=self.threads)
         descending = bool(dict(order.parameters)["descending"])
-        plans = self._plans(size, count, items, Sorting(descending))
+        plans = self._plans(size, count, items, SortParameters(descending))
         made = _Stages.of(kernel, keys, [places, *beside], names)
         for number, plan in enumerate(plans):
             made.add(plan, is_last=number == len(plans) - 1)
@@ -75,9 +75,9 @@ class GroupOrder(ReplacingPass):
         fitting = (self.local_bytes - beside - each) // ((self.threads + 1) * each)
         return max(0, (min(self.items * 8 // each, fitting) - 1) // 2 * 2 + 1)
 
-    def _plans(self, size: int, count: int, items: int, start: Sorting) -> list[Sorting]:
+    def _plans(self, size: int, count: int, items: int, start: SortParameters) -> list[SortParameters]:
         """Return the steps in which a row is sorted."""
-        plans: list[Sorting] = []
+        plans: list[SortParameters] = []
         whole = attrs.evolve(start, threads=self.threads, items=items)
         tile = whole.tile
         while size > tile and count * _SHRINK <= tile:
@@ -129,7 +129,7 @@ class _Stages:
         ]
         return cls(bare, views[:1], views[1:], names)
 
-    def add(self, plan: Sorting, *, is_last: bool) -> None:
+    def add(self, plan: SortParameters, *, is_last: bool) -> None:
         """Add a kernel."""
         size = self.rows[0].shape.elements
         if is_last:

@@ -22,7 +22,7 @@ from tileir.passes.kernels.replacement import Outcome, Replacement, replaced_beh
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, accepted, refused, refusing
 from tileir.stripe import ir as stripe
-from tileir.stripe.segments import ADD_SEGMENTS, Segments
+from tileir.stripe.segments import ADD_SEGMENTS, SegmentParameters
 from tileir.stripe.sorting import ORDER
 
 _WARP: Final = 32
@@ -199,7 +199,7 @@ class _Stages:
         table = found.whole(found.table, "table", stripe.Direction.INOUT)
         size, (keys, *places), each = found.size, self.keys, (*found.outer, *found.tables)
         while True:
-            plan = Segments(threads, part if size > 2 * part else 0)
+            plan = SegmentParameters(threads, part if size > 2 * part else 0)
             wanted = plan.parts(size) * columns
             plan = attrs.evolve(plan, threads=min(threads, max(_WARP, 1 << (wanted - 1).bit_length())))
             carried: list[stripe.Refinement] = []

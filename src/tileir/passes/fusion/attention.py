@@ -26,7 +26,7 @@ from tileir.passes.kernels.expansion import called_block
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, remark
 from tileir.stripe import ir as stripe
-from tileir.stripe.attention import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.attention import ATTEND, ATTEND_BACK, AttentionParameters
 
 _PER_BASE: Final = rounded(1.0 / math.log(2.0), DType.F32)
 
@@ -265,7 +265,7 @@ class _Builder:
         views: list[stripe.Refinement | None],
         name: str,
         inputs: int,
-        plan: Attending | Refused,
+        plan: AttentionParameters | Refused,
     ) -> stripe.Block | Refused:
         """Return a kernel that consists of a special of views, of which the first ``inputs`` are inputs."""
         whole = [view for view in views if view is not None]
@@ -436,7 +436,7 @@ _LEAST: Final = -(2.0**100)
 
 def in_parts(
     found: Attention,
-    plan: Attending,
+    plan: AttentionParameters,
     outer: tuple[stripe.Index, ...],
     matrices: list[stripe.Refinement],
     names: NameScope,

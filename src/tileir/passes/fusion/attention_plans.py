@@ -12,7 +12,7 @@ from tileir.passes.fusion.attention_match import Scores
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
-from tileir.stripe.attention import Attending
+from tileir.stripe.attention import AttentionParameters
 
 _TILES: Final = (
     (64, 32, 2, 64),
@@ -107,9 +107,9 @@ class Asked:
         outer: Number of matrices.
         scale: Scale of scores.
         band: Number of visible columns before and after a row.
-        zeros: As in :class:`Attending`.
-        finite: As in :class:`Attending`.
-        hidden: As in :class:`Attending`.
+        zeros: As in :class:`AttentionParameters`.
+        finite: As in :class:`AttentionParameters`.
+        hidden: As in :class:`AttentionParameters`.
     """
 
     dtypes: tuple[DType, ...]
@@ -141,9 +141,9 @@ class Asked:
         hidden = scores.hidden if scores.seen and math.isfinite(scores.hidden) else None
         return cls(dtypes, rows, length, widths, outer, scores.scale, band, zeros, finite and hidden is None, hidden)
 
-    def tiles(self, fragment: Fragment, tall: int, teams: int, keys: int) -> Attending:
+    def tiles(self, fragment: Fragment, tall: int, teams: int, keys: int) -> AttentionParameters:
         """Return the parameters with these tiles."""
-        return Attending(
+        return AttentionParameters(
             fragment.name, tall * teams, tall, keys, self.scale, *self.band,
             zeros=self.zeros, finite=self.finite, hidden=self.hidden,
         )  # fmt: skip
@@ -154,7 +154,7 @@ class Asked:
 
 
 @refusing
-def planned(options: Options, asked: Asked) -> Attending | Refused:
+def planned(options: Options, asked: Asked) -> AttentionParameters | Refused:
     """Choose the instruction and the sizes of tiles."""
     fragment, whole = accepted(_instructions(options, asked))
     widths, dtype = asked.widths, asked.dtypes[0]
@@ -164,7 +164,7 @@ def planned(options: Options, asked: Asked) -> Attending | Refused:
             fits = plan.local_bytes(dtype, *widths) <= options.local_bytes and _is_busy(options, asked, plan)
             if fits and (teams <= _FEW_TEAMS or _is_even(options, asked, plan)):
                 return attrs.evolve(plan, groups=options.groups) if teams > 1 else plan
-    fitting: list[Attending] = []
+    fitting: list[AttentionParameters] = []
     for widest, tall, teams, keys in _TILES:
         plan = asked.tiles(fragment, tall, teams, keys)
         masked = asked.band != (None, None) or asked.length % keys > 0
@@ -178,7 +178,7 @@ def planned(options: Options, asked: Asked) -> Attending | Refused:
     return (busy or fitting[-1:])[0]
 
 
-def split(options: Options, asked: Asked, plan: Attending) -> Attending:
+def split(options: Options, asked: Asked, plan: AttentionParameters) -> AttentionParameters:
     """Return a plan whose groups share the keys of a row of tiles, if half of the device would be idle otherwise."""
     groups = -(-asked.rows // plan.rows) * asked.outer
     tiles = -(-asked.length // plan.keys)
@@ -192,7 +192,7 @@ def split(options: Options, asked: Asked, plan: Attending) -> Attending:
 
 
 @refusing
-def planned_back(options: Options, asked: Asked, *, two: bool) -> Attending | Refused:
+def planned_back(options: Options, asked: Asked, *, two: bool) -> AttentionParameters | Refused:
     """Choose the instruction and tiles for gradients; ``two`` if they have two outputs."""
     fragment, whole = accepted(_instructions(options, asked))
     widths, dtype = asked.widths, asked.dtypes[0]
@@ -201,7 +201,7 @@ def planned_back(options: Options, asked: Asked, *, two: bool) -> Attending | Re
             plan = asked.tiles(whole[keys], tall, teams, keys)
             if plan.back_bytes(dtype, *widths, two=two) <= options.local_bytes:
                 return plan
-    fitting: list[Attending] = []
+    fitting: list[AttentionParameters] = []
     for widest, tall, teams, keys in _BACK:
         plan = asked.tiles(fragment, tall, teams, keys)
         fits = plan.back_bytes(dtype, *widths, two=two) <= options.local_bytes
@@ -210,11 +210,11 @@ def planned_back(options: Options, asked: Asked, *, two: bool) -> Attending | Re
     return fitting[0] if fitting else refused("TR435", local_bytes=options.local_bytes, columns=max(widths))
 
 
-def _is_busy(options: Options, asked: Asked, plan: Attending) -> bool:
+def _is_busy(options: Options, asked: Asked, plan: AttentionParameters) -> bool:
     return _FEWEST * -(-asked.rows // plan.rows) * asked.outer >= options.groups
 
 
-def _is_even(options: Options, asked: Asked, plan: Attending) -> bool:
+def _is_even(options: Options, asked: Asked, plan: AttentionParameters) -> bool:
     """Return whether alternating teams of groups seldom lack queries with visible keys.
 
     Under a triangle, the first rows of a tile see fewer keys than the last rows. Other masks need registers that three

@@ -11,7 +11,7 @@ import numpy as np
 from tileir.core import ArgumentError, DType
 from tileir.runtime.arrays import Array
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.events import ends_of
 from tileir.runtime.interface import Buffer, DeviceInfo, Event
 
@@ -34,7 +34,7 @@ class DeviceArray:
     """
 
     _buffer: Buffer | None
-    home: Home = attrs.field(on_setattr=attrs.setters.frozen)
+    home: DeviceMemory = attrs.field(on_setattr=attrs.setters.frozen)
     dtype: np.dtype[Any] = attrs.field(on_setattr=attrs.setters.frozen)
     shape: tuple[int, ...] = attrs.field(on_setattr=attrs.setters.frozen)
     read_only: bool = attrs.field(default=False, on_setattr=attrs.setters.frozen)
@@ -42,7 +42,9 @@ class DeviceArray:
     _written: Event | None = attrs.field(default=None, init=False)
 
     @classmethod
-    def of(cls, buffer: Buffer, home: Home, dtype: DType, shape: tuple[int, ...], *, read_only: bool = False) -> Self:
+    def of(
+        cls, buffer: Buffer, home: DeviceMemory, dtype: DType, shape: tuple[int, ...], *, read_only: bool = False
+    ) -> Self:
         """Return an array over a sufficiently large buffer."""
         seen = buffer.host()
         view: Array | None = None
@@ -55,13 +57,13 @@ class DeviceArray:
         return cls(buffer, home, dtype.numpy, shape, read_only, view)
 
     @classmethod
-    def over(cls, array: Array, home: Home) -> Self:
+    def over(cls, array: Array, home: DeviceMemory) -> Self:
         """Return an array over a contiguous, aligned host array that the device works on in place."""
         return cls(home.executor.wrap(array), home, array.dtype, array.shape, False, array)
 
     @classmethod
     def fresh(
-        cls, buffer: Buffer, home: Home, dtype: np.dtype[Any], shape: tuple[int, ...], written: Event | None
+        cls, buffer: Buffer, home: DeviceMemory, dtype: np.dtype[Any], shape: tuple[int, ...], written: Event | None
     ) -> Self:
         """Return an array over memory invisible to the host that a call writes, or has written.
 

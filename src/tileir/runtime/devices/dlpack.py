@@ -118,7 +118,7 @@ _DELETER: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
 @attrs.frozen(repr=False)
-class _Given:
+class _ReceivedCapsule:
     """Capsule that was already requested, as an object that NumPy accepts."""
 
     capsule: Any
@@ -195,7 +195,7 @@ def taken(capsule: object) -> Array:
     kind.code = _UNSIGNED
     tensor.device.kind, tensor.device.number = HOST
     try:
-        array: Array = np.from_dlpack(_Given(capsule))
+        array: Array = np.from_dlpack(_ReceivedCapsule(capsule))
     finally:
         kind.code = code
         tensor.device.kind, tensor.device.number = place
@@ -250,7 +250,7 @@ def exported(array: Array, place: Place, *, version: object = None, copied: bool
 
 
 @attrs.frozen(eq=False, slots=False, repr=False)
-class _Addressed:
+class _ArrayInterface:
     """Memory at an address, as an object that NumPy accepts; keeps ``owner`` alive."""
 
     __array_interface__: Mapping[str, object]
@@ -274,7 +274,7 @@ def at(
         "strides": strides,
         "data": (address, read_only),
     }
-    return np.asarray(_Addressed(described, owner)).view(dtype.numpy)
+    return np.asarray(_ArrayInterface(described, owner)).view(dtype.numpy)
 
 
 def _asked(value: Any, options: Mapping[str, object]) -> object:

@@ -22,7 +22,7 @@ OPAQUE: Final = (4, 7, 8)
 
 
 @attrs.frozen(eq=False, slots=False)
-class Home:
+class DeviceMemory:
     """Device with its memory.
 
     Attributes:

@@ -11,7 +11,7 @@ from tileir.core import ArgumentError, DType, at_the_call, attrs, dtype_meant
 from tileir.runtime.arrays import Array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.host_memory import allocate as fresh_on_host
 from tileir.runtime.interface import DeviceInfo
 from tileir.runtime.offers import StagingExecutor
@@ -27,7 +27,7 @@ class DeviceRegion:
         home: The device, with the executor that manages its memory.
     """
 
-    home: Home = attrs.field(repr=lambda home: str(home.device.id))
+    home: DeviceMemory = attrs.field(repr=lambda home: str(home.device.id))
 
     @property
     def nbytes(self) -> int | None:
@@ -61,7 +61,7 @@ class SharedRegion:
         home: The device.
     """
 
-    home: Home = attrs.field(repr=lambda home: str(home.device.id))
+    home: DeviceMemory = attrs.field(repr=lambda home: str(home.device.id))
 
     @property
     def pinned(self) -> bool:

@@ -14,7 +14,7 @@ from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, Place, at, imported, place_of, spelt
 from tileir.runtime.devices.exchange import Exchange
-from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.home import DeviceMemory
 from tileir.runtime.devices.refusals import way_to_host
 from tileir.runtime.devices.torch_tensors import memory_of, values_of
 from tileir.runtime.events import all_ended
@@ -72,7 +72,7 @@ def is_foreign(value: object) -> bool:
     return hasattr(value, "__cuda_array_interface__") and not hasattr(value, "__array_interface__")
 
 
-def adopted(name: str, value: Any, home: Home, *, written: bool = False) -> DeviceArray:
+def adopted(name: str, value: Any, home: DeviceMemory, *, written: bool = False) -> DeviceArray:
     """Return an array over device memory of another library, which stays shared.
 
     Args:
@@ -178,7 +178,7 @@ def _device_at(context: Context, place: Place | None, device: str | DeviceInfo |
     return next((info for info in context.devices() if is_there(info)), None)
 
 
-def _read(value: Any, home: Home, *, by_dlpack: bool) -> tuple[Array, tuple[Any, ...]]:
+def _read(value: Any, home: DeviceMemory, *, by_dlpack: bool) -> tuple[Array, tuple[Any, ...]]:
     """Return an array that must not be read, and the events after which its elements are complete."""
     executor: Any = home.executor
     exchange = Exchange.of(value) if home.streams else None
@@ -217,7 +217,7 @@ def _is_converted(value: Any, array: Array) -> bool:
     return bool(array.size) and (array.flags.owndata or not (again is None or np.may_share_memory(array, again)))
 
 
-def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
+def _placed(array: Array, home: DeviceMemory, copy: bool | None) -> DeviceArray:
     buffer = home.wrapped(array) if not copy else None
     read_only = buffer is not None and not array.flags.writeable
     if buffer is None:
@@ -229,7 +229,7 @@ def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
     return DeviceArray.of(buffer, home, dtype, array.shape, read_only=read_only)
 
 
-def copy_of(array: DeviceArray, owner: Home | None = None) -> DeviceArray:
+def copy_of(array: DeviceArray, owner: DeviceMemory | None = None) -> DeviceArray:
     """Return a copy on the same device; ``owner`` is the device of its context, if that is another context."""
     buffer, home, dtype = array.ready(), owner or array.home, DType.of(array.dtype)
     assert dtype is not None  # allocated as one
@@ -241,7 +241,7 @@ def copy_of(array: DeviceArray, owner: Home | None = None) -> DeviceArray:
     return DeviceArray.of(fresh, home, dtype, array.shape)
 
 
-def _moved(array: DeviceArray, home: Home, copy: bool | None) -> DeviceArray:
+def _moved(array: DeviceArray, home: DeviceMemory, copy: bool | None) -> DeviceArray:
     array.ready()
     seen = array.seen()
     if seen is None and copy is False:

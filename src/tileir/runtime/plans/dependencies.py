@@ -23,7 +23,7 @@ def dependencies(program: Program) -> tuple[tuple[int, ...], ...]:
 
 
 @attrs.define(eq=False)
-class Direct:
+class DirectPredecessors:
     """Launches in order, each with its direct predecessors.
 
     Attributes:
@@ -46,7 +46,7 @@ class Direct:
 
 def without_implied(needed: Iterable[Collection[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the direct predecessors of each launch, in ascending order."""
-    direct = Direct()
+    direct = DirectPredecessors()
     return tuple(direct.add(each) for each in needed)
 
 
@@ -76,7 +76,7 @@ def chain(launches: int) -> tuple[tuple[int, ...], ...]:
 
 def ancestors(after: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Return all transitive predecessors of each launch, as a bit set."""
-    direct = Direct()
+    direct = DirectPredecessors()
     for each in after:
         direct.add(each)
     return tuple(direct.before)

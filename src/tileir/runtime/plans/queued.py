@@ -22,7 +22,7 @@ from tileir.runtime.plans.workspace import Layout, Step, all_of_host, bound, unr
 if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
     from tileir.runtime.devices.exchange import Format
-    from tileir.runtime.devices.home import Home
+    from tileir.runtime.devices.home import DeviceMemory
     from tileir.runtime.offers import KnownEvent
     from tileir.runtime.plans.resources import Resources
     from tileir.runtime.plans.workspace import Operand
@@ -200,7 +200,7 @@ class QueuedRuns:
             return None
         return cls(executor, tuple(slot.alignment for slot in (*layout.inputs, *layout.outputs)), layout, resources)
 
-    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
+    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: DeviceMemory) -> Callable[..., Any] | None:
         """Return runs as a function of arrays, like :class:`tileir.runtime.offers.ArrayQueue`; None if unsupported."""
         spare, resources = self._spare, self._resources
 

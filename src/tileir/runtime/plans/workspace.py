@@ -109,7 +109,7 @@ class Slot:
     alignment: int
 
 
-class Prepared(Protocol):
+class PreparedMemory(Protocol):
     """Memory with values computed before the first run."""
 
     def memory(self) -> Mapping[int, Memory]:
@@ -142,7 +142,7 @@ class Layout:
     outputs: tuple[Slot, ...]
     buffers: int
     constants: Mapping[int, Memory]
-    prepared: Prepared | None
+    prepared: PreparedMemory | None
     sizes: tuple[int, ...]
     places: Mapping[int, Offset]
     ends: tuple[int, ...]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tileir.core import Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
 from tileir.core.nodes.rules import broken
-from tileir.semtree.check.scopes import Scoped, Survey
+from tileir.semtree.check.scopes import ScopedStatement, Survey
 from tileir.semtree.ir import (
     WARP,
     Arrive,
@@ -53,7 +53,7 @@ def check_rules(survey: Survey) -> Iterator[Diagnostic]:
             yield from _elsewhere(where, place, getattr(stmt, name), message)
 
 
-def _elsewhere(where: object, place: Scoped, element: Subscript, rule: str) -> Iterator[Diagnostic]:
+def _elsewhere(where: object, place: ScopedStatement, element: Subscript, rule: str) -> Iterator[Diagnostic]:
     """Yield the fault of an element whose array is not in the required region, or not a parameter with that access."""
     array = place.meaning(element)
     if isinstance(where, Region):
@@ -143,7 +143,7 @@ def check_stores_of_boxes(survey: Survey) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL554", f"boxes are stored to {node.array!r}, which nothing else may touch")
 
 
-def _box_faults(stmt: BulkCopy | BulkStore, place: Scoped) -> Iterator[Diagnostic]:
+def _box_faults(stmt: BulkCopy | BulkStore, place: ScopedStatement) -> Iterator[Diagnostic]:
     own, there, axes = stmt.local, stmt.tensor, len(stmt.box)
     if not axes == len(stmt.extents) == len(stmt.strides) == len(stmt.at) == len(stmt.every) <= _MOST_AXES:
         yield Diagnostic("TIL551", f"the box of {own.array!r} has as many axes as its tensor, {_MOST_AXES} at most")
@@ -202,16 +202,16 @@ def check_products(survey: Survey) -> Iterator[Diagnostic]:
         yield from _product_faults(stmt, fragment, place)
 
 
-def _of_kind(survey: Survey, kind: type[S]) -> Iterator[tuple[Scoped, S]]:
+def _of_kind(survey: Survey, kind: type[S]) -> Iterator[tuple[ScopedStatement, S]]:
     return ((place, place.stmt) for place in _of_kinds(survey, kind) if isinstance(place.stmt, kind))
 
 
-def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:
+def _of_kinds(survey: Survey, *kinds: type) -> Iterator[ScopedStatement]:
     if not survey.kinds.isdisjoint(kinds):
         yield from (place for place in survey.scoped if isinstance(place.stmt, kinds))
 
 
-def _product_faults(stmt: MatrixMultiply, fragment: Fragment, place: Scoped) -> Iterator[Diagnostic]:
+def _product_faults(stmt: MatrixMultiply, fragment: Fragment, place: ScopedStatement) -> Iterator[Diagnostic]:
     left, right, sums = stmt.left.start, stmt.right.start, stmt.accumulators
     if (left.type, right.type, sums.type) != tuple(map(Type, fragment.dtypes)):
         what = f"{left.type} by {right.type} into {sums.type}"
@@ -234,7 +234,7 @@ def _product_faults(stmt: MatrixMultiply, fragment: Fragment, place: Scoped) -> 
             yield from _operand_faults(operand, kind, place)
 
 
-def _held_faults(stmt: MatrixMultiply, place: Scoped) -> Iterator[Diagnostic]:
+def _held_faults(stmt: MatrixMultiply, place: ScopedStatement) -> Iterator[Diagnostic]:
     operand, count = stmt.left, held_of_left(stmt)
     start, array = operand.start, place.meaning(operand.start)
     if count is None:
@@ -249,7 +249,7 @@ def _held_faults(stmt: MatrixMultiply, place: Scoped) -> Iterator[Diagnostic]:
         yield Diagnostic("TIL553", f"a thread holds {operand.held} elements, and {start.array!r} has {array.size}")
 
 
-def _operand_faults(operand: MatrixOperand, kind: Operand, place: Scoped) -> Iterator[Diagnostic]:
+def _operand_faults(operand: MatrixOperand, kind: Operand, place: ScopedStatement) -> Iterator[Diagnostic]:
     name, array = operand.start.array, place.meaning(operand.start)
     if kind.where is Where.LOCAL:
         swizzle = Swizzle(operand.shift, operand.mask * kind.dtype.itemsize)

@@ -17,7 +17,7 @@ Use: TypeAlias = tuple[Var | Subscript, Declared | None]
 
 
 @attrs.frozen(eq=False)
-class Scoped:
+class ScopedStatement:
     """A statement with the names visible right before it.
 
     Attributes:
@@ -52,7 +52,7 @@ class Survey:
         return frozenset(map(type, self.statements))
 
     @property
-    def scoped(self) -> tuple[Scoped, ...]:
+    def scoped(self) -> tuple[ScopedStatement, ...]:
         """All statements, in the order of the text; nesting is bounded, so recursion is safe.
 
         If a visible name is declared again, the first declaration counts.
@@ -75,7 +75,7 @@ class Survey:
 
 @attrs.define(eq=False, repr=False)
 class _Walk:
-    scoped: list[Scoped] = attrs.field(factory=list)
+    scoped: list[ScopedStatement] = attrs.field(factory=list)
     nodes: dict[int, Expr] = attrs.field(factory=dict)
     visible: dict[str, Declared] = attrs.field(factory=dict)
 
@@ -86,7 +86,7 @@ class _Walk:
             names = schema.introduced(stmt)
             name = names[0] if names else None
             hidden = visible.get(name) if name is not None else None
-            self.scoped.append(Scoped(stmt, self._uses(stmt), hidden))
+            self.scoped.append(ScopedStatement(stmt, self._uses(stmt), hidden))
             new = name is not None and hidden is None
             if isinstance(stmt, For):
                 if new:

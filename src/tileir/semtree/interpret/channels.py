@@ -15,7 +15,7 @@ import numpy as np
 from tileir.core import TileError, attrs, fail
 from tileir.semtree.clusters import part_of
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, SHARED, STEPS, ExpressionCompiler, Frame
-from tileir.semtree.interpret.instructions import Action, Step, Steps, Waiting
+from tileir.semtree.interpret.instructions import Action, PendingWait, Step, Steps
 from tileir.semtree.interpret.memory import COPIER, Agent, Array, Memory, poisoned
 from tileir.semtree.ir import Barrier, BulkCopy, Channel, ChannelStep, KernelFunction, Scope
 from tileir.semtree.swizzles import folded_place
@@ -57,7 +57,7 @@ class _Copies:
 
 
 @attrs.define(eq=False)
-class _Own:
+class _StepCounts:
     """Number of steps of each kind that a thread has taken with a channel."""
 
     acquired: int = 0
@@ -74,11 +74,11 @@ class ChannelState:
     slot: int
     joint: bool
 
-    def of(self, frame: Frame) -> tuple[_Copies, _Own]:
+    def of(self, frame: Frame) -> tuple[_Copies, _StepCounts]:
         """Return the state of a thread's group, and the thread's own."""
         slot = self.slot
         if slot not in frame[STEPS]:
-            frame[STEPS][slot] = _Own()
+            frame[STEPS][slot] = _StepCounts()
         channels = frame[SHARED].setdefault(STEPS, {})
         if slot not in channels:
             number, places = COPIER - len(channels), len(frame[slot].data) // 2
@@ -101,7 +101,7 @@ def acquiring(expressions: ExpressionCompiler, stmt: Channel, state: ChannelStat
         def is_free() -> bool:
             return before < 0 or (before < len(channel.released) and channel.released[before] == releasing > 0)
 
-        yield Waiting(stmt, is_free)
+        yield PendingWait(stmt, is_free)
         if before < 0:
             return
         if not is_free():
@@ -117,7 +117,7 @@ def receiving(expressions: ExpressionCompiler, stmt: Channel, state: ChannelStat
 
     def wait(frame: Frame) -> Generator[Step, None, None]:
         channel, own = find(frame)
-        yield Waiting(stmt, lambda: all(own.received < len(each.sent) for each in channel.together))
+        yield PendingWait(stmt, lambda: all(own.received < len(each.sent) for each in channel.together))
         receive(frame)
 
     return wait
@@ -219,7 +219,7 @@ def meeting(barrier: Barrier, parties: int) -> Steps:
         agent: Agent = frame[AGENT]
         agent.tells(own[number - 1])
         groups = frame[CLUSTER]
-        yield Waiting(barrier, lambda: all(len(memory.get(CLUSTER, ())) >= number for memory in groups))
+        yield PendingWait(barrier, lambda: all(len(memory.get(CLUSTER, ())) >= number for memory in groups))
         for memory in groups:
             agent.learns(memory[CLUSTER][number - 1])
 

@@ -20,9 +20,9 @@ from tileir.semtree.interpret.channels import ChannelState, acquiring, bulk_copy
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, COPIES, SHARED, STEPS, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import (
     Action,
+    PendingWait,
     Step,
     Steps,
-    Waiting,
     copying,
     exchanging,
     masked,
@@ -74,17 +74,17 @@ _STORES: Final = "stores"
 
 
 @attrs.define(eq=False)
-class _Own:
+class _StoreCount:
     """Count of the stores of a thread."""
 
     begun: int = 0
 
 
-def _state(frame: Frame) -> tuple[Stores, _Own]:
+def _state(frame: Frame) -> tuple[Stores, _StoreCount]:
     """Return the stores of the threads that run together, and the thread's own count."""
     party = frame[AGENT].party
     stores: Stores = frame[SHARED].setdefault((_STORES, party), Stores(party))
-    own: _Own = frame[STEPS].setdefault(_STORES, _Own())
+    own: _StoreCount = frame[STEPS].setdefault(_STORES, _StoreCount())
     return stores, own
 
 
@@ -184,7 +184,7 @@ def awaiting(expressions: ExpressionCompiler, stmt: Await) -> Steps:
 
     def wait(frame: Frame) -> Generator[Step, None, None]:
         (memory, place), least = _flag(frame, slot, offset(frame), expressions.kernel), count(frame)
-        yield Waiting(stmt, lambda: bool(memory.data[place] >= least))
+        yield PendingWait(stmt, lambda: bool(memory.data[place] >= least))
         if frame[AGENT].thread == 0:
             _learn(frame[AGENT], memory, place)
             frame[SHARED][stmt] = place, least

@@ -35,14 +35,14 @@ Action: TypeAlias = "Callable[[Frame], None]"
 
 
 @attrs.frozen(eq=False)
-class Waiting:
+class PendingWait:
     """A step of a channel, flag or cluster at which a thread waits for a condition."""
 
     stmt: Channel | Barrier | Await
     is_over: Callable[[], bool]
 
 
-Step: TypeAlias = "Stmt | Waiting"
+Step: TypeAlias = "Stmt | PendingWait"
 Steps: TypeAlias = "Callable[[Frame], Generator[Step, None, None]]"
 """Generator that runs statements, and yields each one at which threads wait for others."""
 

@@ -19,7 +19,7 @@ from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.interpret.channels import check_received
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, COPIES, SHARED, STEPS, Frame
 from tileir.semtree.interpret.execution import StatementCompiler
-from tileir.semtree.interpret.instructions import Action, Step, Steps, Waiting
+from tileir.semtree.interpret.instructions import Action, PendingWait, Step, Steps
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.interpret.orders import Clock, Order
 from tileir.semtree.ir import (
@@ -42,7 +42,7 @@ from tileir.semtree.roles import roles, teams_of
 
 
 @attrs.define(eq=False)
-class Party:
+class ConvergedThreads:
     """Threads that run in lock step from one waiting statement to the next.
 
     Attributes:
@@ -69,12 +69,12 @@ class Party:
     @property
     def may_go_on(self) -> bool:
         """True if no thread waits for a message."""
-        return all(each.is_over() for each in self._reached if isinstance(each, Waiting))
+        return all(each.is_over() for each in self._reached if isinstance(each, PendingWait))
 
     @property
     def waits_for(self) -> str:
         """The awaited message, in words."""
-        (step, *_) = (each.stmt for each in self._reached if isinstance(each, Waiting))
+        (step, *_) = (each.stmt for each in self._reached if isinstance(each, PendingWait))
         if isinstance(step, Await):
             return f"await a flag of {step.flag.array!r}"
         return "meet" if isinstance(step, Barrier) else f"{step.step.value} the channel {step.channel.array!r}"
@@ -86,7 +86,7 @@ class Party:
             TileError: TIL555, some wait elsewhere than others.
         """
         reached = self._reached = [next(thread, None) for thread in self._threads]
-        stmts = [each.stmt if isinstance(each, Waiting) else each for each in reached]
+        stmts = [each.stmt if isinstance(each, PendingWait) else each for each in reached]
         self.runs = any(stmt is not None for stmt in stmts)
         if any(stmt is not stmts[0] for stmt in stmts):
             raise fail("TIL555", f"kernel {self.kernel.name!r}: {self.who} do not meet at the same barrier")
@@ -99,7 +99,7 @@ class Party:
                     agent.known[party] = clock.stretch + agent.released
 
 
-def run_in_turn(parties: list[Party]) -> None:
+def run_in_turn(parties: list[ConvergedThreads]) -> None:
     """Run parties that wait for each other in turn.
 
     Raises:
@@ -244,7 +244,9 @@ class CompiledKernel:
         if self.steps is not None:
             who = "all threads" if len(groups) == 1 else ""
             parties = [
-                Party(self.kernel, who or f"group {number}", frames, self.steps, self._own_clocks(number, clocks))
+                ConvergedThreads(
+                    self.kernel, who or f"group {number}", frames, self.steps, self._own_clocks(number, clocks)
+                )
                 for (number, _), frames in zip(points, groups, strict=True)
             ]
             while len(parties) == 1 and parties[0].runs:
@@ -269,7 +271,7 @@ class CompiledKernel:
             order = Order(number, clocks[-1], clocks)
             for frame in frames:
                 frame[AGENT].order = order
-            parties.append(Party(self.kernel, f"group {number}", frames, self.steps, {0: clocks[-1]}))
+            parties.append(ConvergedThreads(self.kernel, f"group {number}", frames, self.steps, {0: clocks[-1]}))
         run_in_turn(parties)
 
     def _frames(self, template: Frame, group: int, point: tuple[int, int, int], clocks: list[Clock]) -> list[Frame]:
@@ -301,7 +303,7 @@ class CompiledKernel:
             for (number, clock), threads, steps in zip(own, self.parties, self.own, strict=False):
                 who = f"the role of warps {threads[0] // WARP} to {threads[-1] // WARP}"
                 who = who if len(groups) == 1 else f"{who} of group {group}"
-                parties.append(Party(self.kernel, who, [frames[n] for n in threads], steps, {number: clock}))
+                parties.append(ConvergedThreads(self.kernel, who, [frames[n] for n in threads], steps, {number: clock}))
         run_in_turn(parties)
         for frames in groups.values():
             check_received(frames[0], self.kernel.name)

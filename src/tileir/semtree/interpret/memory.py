@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.core import DType, TileError, attrs, fail
 from tileir.core.numbers.number_system import REAL, NumberSystem
-from tileir.semtree.interpret.orders import Clock, Known, Order, Touched
+from tileir.semtree.interpret.orders import AccessHistory, Clock, Known, Order
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array
@@ -187,7 +187,7 @@ class WatchedMemory(Memory):
     parties: int = 1
     _shared: bool = attrs.field(init=False)
     _among_groups: _Watch = attrs.field(init=False)
-    _touched: Touched = attrs.field(factory=Touched, init=False)
+    _touched: AccessHistory = attrs.field(factory=AccessHistory, init=False)
     _among_threads: tuple[_Watch, ...] = attrs.field(init=False)
     _stored: dict[Stores, Array] = attrs.field(factory=dict, init=False)
 

@@ -58,7 +58,7 @@ def merged(known: Known, more: Known) -> Known:
 
 
 @attrs.define(eq=False)
-class Touched:
+class AccessHistory:
     """Last writer of each element, and its readers since: groups, each with its earlier arrivals."""
 
     writers: dict[int, tuple[int, int]] = attrs.field(factory=dict)

@@ -10,11 +10,11 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 
 THREAD: Final = "%thread"
-"""Name of the number of a thread in :attr:`Touch.own`; no variable can have it."""
+"""Name of the number of a thread in :attr:`SharedAccess.own`; no variable can have it."""
 
 
 @attrs.frozen
-class Touch:
+class SharedAccess:
     """An access of a phase to an array shared by several threads.
 
     Attributes:
@@ -40,7 +40,7 @@ class Touch:
     waits: bool = False
     atomic: bool = False
 
-    def earlier(self) -> Touch:
+    def earlier(self) -> SharedAccess:
         """Return the access as the next iteration of an enclosing loop sees it."""
         return self if self.fixed or self.own is None else attrs.evolve(self, own=None)
 
@@ -50,11 +50,11 @@ class Phase:
     """Statements that threads run without synchronisation."""
 
     statements: tuple[sem.Stmt, ...]
-    touches: tuple[Touch, ...]
+    touches: tuple[SharedAccess, ...]
 
 
 @attrs.frozen(eq=False)
-class Ordered:
+class StepSequence:
     """Steps in order, inside loops or conditions that are uniform for all threads.
 
     ``wrap`` puts statements into these; ``repeats`` is true for loops, ``skips`` if the body may not run at all.
@@ -66,7 +66,7 @@ class Ordered:
     skips: bool
 
 
-Step: TypeAlias = Phase | Ordered
+Step: TypeAlias = Phase | StepSequence
 
 
 def with_barriers(step: Step) -> list[sem.Stmt]:
@@ -79,7 +79,7 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Placed:
+class _SynchronisedStatements:
     """Statements with their barriers.
 
     ``before`` are the touches that may precede the first barrier, ``after`` those that may follow the last one,
@@ -87,19 +87,19 @@ class _Placed:
     """
 
     statements: list[sem.Stmt]
-    before: tuple[Touch, ...]
-    after: tuple[Touch, ...]
+    before: tuple[SharedAccess, ...]
+    after: tuple[SharedAccess, ...]
     meets: bool
 
 
-def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
+def _placed(step: Step, pending: tuple[SharedAccess, ...]) -> _SynchronisedStatements:
     """Insert barriers into a step; ``pending`` are the touches since the last one."""
     if isinstance(step, Phase):
         if _meet(pending, step.touches):
             wait, left = _waited(pending, step.touches)
             after = _joined(left, step.touches)
-            return _Placed([*wait, sem.Barrier(), *step.statements], (), after, meets=True)
-        return _Placed(list(step.statements), step.touches, _joined(pending, step.touches), meets=False)
+            return _SynchronisedStatements([*wait, sem.Barrier(), *step.statements], (), after, meets=True)
+        return _SynchronisedStatements(list(step.statements), step.touches, _joined(pending, step.touches), meets=False)
     body = _in_order(step.steps, pending)
     ahead = tuple(touch for touch in body.after if touch.waits and touch not in pending)
     if step.repeats and ahead:  # an iteration waits for stores of the previous one if it needs their memory
@@ -115,10 +115,10 @@ def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
         done = tuple(attrs.evolve(touch, waits=False) for touch in body.after)
         body = attrs.evolve(body, statements=[*body.statements, sem.BulkWait(0)], after=done)
     after = _joined(pending, body.after) if step.skips else body.after
-    return _Placed(step.wrap(body.statements), body.before, after, meets=body.meets and not step.skips)
+    return _SynchronisedStatements(step.wrap(body.statements), body.before, after, meets=body.meets and not step.skips)
 
 
-def _from_last_iteration(touches: Iterable[Touch]) -> tuple[Touch, ...]:
+def _from_last_iteration(touches: Iterable[SharedAccess]) -> tuple[SharedAccess, ...]:
     """Return the touches of the previous iteration that matter to the next one.
 
     Iterations are points of a Stripe block: independent except for local memory of the enclosing block, and for merges.
@@ -126,25 +126,27 @@ def _from_last_iteration(touches: Iterable[Touch]) -> tuple[Touch, ...]:
     return tuple(touch.earlier() for touch in touches if touch.local or touch.merges)
 
 
-def _in_order(steps: Iterable[Step], pending: tuple[Touch, ...]) -> _Placed:
+def _in_order(steps: Iterable[Step], pending: tuple[SharedAccess, ...]) -> _SynchronisedStatements:
     statements: list[sem.Stmt] = []
-    before: tuple[Touch, ...] = ()
+    before: tuple[SharedAccess, ...] = ()
     meets = False
     for step in steps:
         placed = _placed(step, pending)
         statements.extend(placed.statements)
         before = before if meets else _joined(before, placed.before)
         meets, pending = meets or placed.meets, placed.after
-    return _Placed(statements, before, pending, meets)
+    return _SynchronisedStatements(statements, before, pending, meets)
 
 
-def _joined(first: Iterable[Touch], second: Iterable[Touch]) -> tuple[Touch, ...]:
+def _joined(first: Iterable[SharedAccess], second: Iterable[SharedAccess]) -> tuple[SharedAccess, ...]:
     """Return both, each touch once: the last occurrence for stores of boxes, whose order counts."""
     second = tuple(second)
     return tuple(dict.fromkeys((*(touch for touch in first if not touch.waits or touch not in second), *second)))
 
 
-def _waited(before: tuple[Touch, ...], after: tuple[Touch, ...]) -> tuple[list[sem.Stmt], tuple[Touch, ...]]:
+def _waited(
+    before: tuple[SharedAccess, ...], after: tuple[SharedAccess, ...]
+) -> tuple[list[sem.Stmt], tuple[SharedAccess, ...]]:
     """Return the wait of a phase for earlier stores, if it needs one, and the stores that are still pending."""
     stores = [touch for touch in before if touch.waits]
     count = max((n for n, touch in enumerate(stores, 1) if _meet((touch,), after)), default=0)
@@ -152,7 +154,7 @@ def _waited(before: tuple[Touch, ...], after: tuple[Touch, ...]) -> tuple[list[s
     return wait, tuple(stores[count:])
 
 
-def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
+def _meet(before: Iterable[SharedAccess], after: Iterable[SharedAccess]) -> bool:
     """Return whether a barrier is needed between touches."""
     touched = grouped((touch.array, touch) for touch in after)
     clashes = [(a, b) for a in before for b in touched.get(a.array, ()) if _clash(a, b)]
@@ -166,7 +168,7 @@ def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
     return bool(clashes)
 
 
-def _clash(a: Touch, b: Touch) -> bool:
+def _clash(a: SharedAccess, b: SharedAccess) -> bool:
     """Return whether different threads may access one element of an array, and one of them writes it."""
     alone = a.threads == b.threads == 1 or (a.own is not None and a.own == b.own)
     return (a.writes or b.writes) and not (alone or (a.atomic and b.atomic))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from tileir.core import LOCAL, REGISTER, SCRATCH, Aggregation, DType, NameScope, Op, Target, attrs, fail, merges
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.barriers import THREAD, Touch
+from tileir.semtree.lower.barriers import THREAD, SharedAccess
 from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
 from tileir.semtree.lower.product import dot_index, dot_product, fragment_of
 from tileir.semtree.lower.specials import RunningLanes, lower_special
@@ -184,7 +184,7 @@ class BlockLowering:
     names: NameScope
     offsets: OffsetBuilder = attrs.field(init=False)
     _team: Team | None = attrs.field(default=None, init=False)
-    _touches: list[Touch] = attrs.field(factory=list, init=False)
+    _touches: list[SharedAccess] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.offsets = OffsetBuilder(self.target.index_dtype)
@@ -239,7 +239,7 @@ class BlockLowering:
         return variable
 
     @contextmanager
-    def noting(self, team: Team, touches: list[Touch]) -> Iterator[None]:
+    def noting(self, team: Team, touches: list[SharedAccess]) -> Iterator[None]:
         """Lower blocks inside the context for the threads of ``team``, and add their shared accesses to ``touches``."""
         self._team, self._touches = team, touches
         yield
@@ -468,7 +468,7 @@ class BlockLowering:
         own = None if lanes is None else team.own(view.offset, LANE, lanes)
         fixed = own is not None and team.fixed.issuperset(name for name in own.indices if name != THREAD)
         merging, local = writes and merges(view.aggregation), view.region is sem.Region.LOCAL
-        self._touches.append(Touch(view.array, writes, merging, team.threads, own, fixed, local, atomic=atomic))
+        self._touches.append(SharedAccess(view.array, writes, merging, team.threads, own, fixed, local, atomic=atomic))
 
     def _indirect(self, scope: _Scope, view: View, place: sem.Expr) -> sem.Subscript:
         base = self.offsets.lanes(view.offset, scope.lanes)

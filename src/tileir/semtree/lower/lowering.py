@@ -27,9 +27,9 @@ from tileir.semtree.lower.views import View
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
 from tileir.semtree.roles import roles
 from tileir.stripe import ir as stripe, launched, local_memory
-from tileir.stripe.attention import Attending, attending_of
-from tileir.stripe.segments import Segments, segments_of
-from tileir.stripe.sorting import Sorting, sorting_of
+from tileir.stripe.attention import AttentionParameters, attending_of
+from tileir.stripe.segments import SegmentParameters, segments_of
+from tileir.stripe.sorting import SortParameters, sorting_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -490,7 +490,10 @@ def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:
 
 
 def _of_attention(
-    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], attending: tuple[stripe.Special, Attending]
+    blocks: BlockLowering,
+    block: stripe.Block,
+    views: dict[str, View],
+    attending: tuple[stripe.Special, AttentionParameters],
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return grid and body of a kernel of attention; its lowering is imported on demand."""
     from tileir.semtree.lower.attention.forward import attention_kernel
@@ -499,7 +502,7 @@ def _of_attention(
 
 
 def _of_order(
-    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], sorting: tuple[stripe.Special, Sorting]
+    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], sorting: tuple[stripe.Special, SortParameters]
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return grid and body of a kernel whose groups sort; its lowering is imported on demand."""
     from tileir.semtree.lower.orders.groups import sorting_kernel
@@ -508,7 +511,7 @@ def _of_order(
 
 
 def _of_segments(
-    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], adding: tuple[stripe.Special, Segments]
+    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], adding: tuple[stripe.Special, SegmentParameters]
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return grid and body of a kernel that adds segments; its lowering is imported on demand."""
     from tileir.semtree.lower.segments import adding_kernel

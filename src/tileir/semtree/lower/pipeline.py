@@ -21,7 +21,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.clusters import axis_of_parts
 from tileir.semtree.ir import COPIED_BYTES
-from tileir.semtree.lower.barriers import Phase, Touch
+from tileir.semtree.lower.barriers import Phase, SharedAccess
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.boxes import box_copy
 from tileir.semtree.lower.turns import Turns
@@ -89,7 +89,7 @@ class Pipeline:
     apart: Callable[[sem.Stmt], None] | None = None
     cluster: int = 1
     ranks: frozenset[str] = frozenset()
-    _touches: list[Touch] = attrs.field(factory=list, init=False)
+    _touches: list[SharedAccess] = attrs.field(factory=list, init=False)
     _arrays: dict[str, str] = attrs.field(factory=dict, init=False)
 
     def lowered(self, stages: int) -> Phase:

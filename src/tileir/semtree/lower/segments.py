@@ -17,14 +17,18 @@ from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import grid_indices
 from tileir.semtree.lower.views import View, cast, clamped
 from tileir.stripe import ir as stripe
-from tileir.stripe.segments import Segments
+from tileir.stripe.segments import SegmentParameters
 
 _AHEAD: Final = 8
 """Number of updates that a thread reads before it adds them."""
 
 
 def adding_kernel(
-    blocks: BlockLowering, block: stripe.Block, buffers: Mapping[str, View], special: stripe.Special, plan: Segments
+    blocks: BlockLowering,
+    block: stripe.Block,
+    buffers: Mapping[str, View],
+    special: stripe.Special,
+    plan: SegmentParameters,
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return the grid and the body of a kernel; the grid has additional axes over columns and parts."""
     size = block.refinement(special.inputs[0]).shape.elements
@@ -38,7 +42,7 @@ def adding_kernel(
     indices = tuple(index for index in (*grid_indices(block), along, parts) if index.range > 1)
     grid, start, values = blocks.grid(attrs.evolve(block, indices=indices))
     views = blocks.views(block, dict(buffers), values)
-    adding = _Adding.of(
+    adding = _SegmentSums.of(
         blocks, plan, [[views[name] for name in names] for names in (special.inputs, special.outputs)], lanes
     )
     tid, part, column = (blocks.counter(word) for word in ("tid", "part", "column"))
@@ -67,7 +71,7 @@ def _lanes(blocks: BlockLowering, columns: int, rows: list[stripe.Refinement]) -
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Adding:
+class _SegmentSums:
     """Inputs, outputs and state of a thread.
 
     Attributes:
@@ -82,7 +86,7 @@ class _Adding:
     """
 
     blocks: BlockLowering
-    plan: Segments
+    plan: SegmentParameters
     inputs: list[View]
     outputs: list[View]
     lanes: int
@@ -91,7 +95,7 @@ class _Adding:
     later: sem.Var
 
     @classmethod
-    def of(cls, blocks: BlockLowering, plan: Segments, views: list[list[View]], lanes: int) -> _Adding:
+    def of(cls, blocks: BlockLowering, plan: SegmentParameters, views: list[list[View]], lanes: int) -> _SegmentSums:
         """Choose names."""
         inputs, outputs = views
         key = sem.Type(blocks.offsets.dtype)

@@ -13,7 +13,7 @@ from typing import Final
 from tileir.core import Op, Target, attrs, fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
+from tileir.semtree.lower.barriers import THREAD, Phase, SharedAccess, Step, StepSequence, with_barriers
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.boxes import box_store
 from tileir.semtree.lower.loops import grid_indices, plan_loops, point_count, thread_indices
@@ -86,7 +86,7 @@ class Team:
         return Affine.of(dict(self.variables))
 
     def own(self, offset: Affine, lane: str, lanes: int) -> Affine | None:
-        """Return :attr:`tileir.semtree.lower.barriers.Touch.own` of an access to ``lanes`` elements."""
+        """Return :attr:`tileir.semtree.lower.barriers.SharedAccess.own` of an access to ``lanes`` elements."""
         steps = {divmod(int(offset.coefficient(name)), stride) for name, stride in self.variables} or {(0, 0)}
         step, left = steps.pop()
         reach = abs(int(offset.coefficient(lane))) * (lanes - 1)
@@ -123,7 +123,7 @@ class GroupLowering:
         if turns is not None:
             self._tell_apart(block, turns.values)
             inner = self._step(block, buffers, {}, turns.values)
-            step: Step = Ordered((inner,), turns.around, repeats=True, skips=False)
+            step: Step = StepSequence((inner,), turns.around, repeats=True, skips=False)
             head = (turns.first, sem.Declare(self.thread, number), *self._declarations)
             copies = turns.around(self._copies) if self._copies else []
             return (turns.groups,), (*head, *in_roles(block, with_barriers(step), copies, self.threads))
@@ -170,7 +170,7 @@ class GroupLowering:
         views.update(allocated)
         steps = tuple(self._step(inner, views, values, {}) for inner in block.blocks)
         bounded = any(loop.lower or loop.upper or loop.guards for loop in plan.loops)
-        return Ordered(
+        return StepSequence(
             steps,
             lambda body: self.blocks.wrapped(plan, self._with_joined_tests(body)),
             repeats=bool(plan.loops),
@@ -206,7 +206,7 @@ class GroupLowering:
     ) -> Phase:
         values = dict(bound)
         team, start = self._team(block, values)
-        touches: list[Touch] = []
+        touches: list[SharedAccess] = []
         if isinstance(block.instruction, stripe.CopyBack) and self.blocks.target.bulk_copies:
             return self._stored(block, parents, {**outer, **bound})
         found = self._product(block, parents, outer, values, team)
@@ -232,7 +232,7 @@ class GroupLowering:
             outer = {**outer, variable.name: Affine.index(variable.name)}
             block = attrs.evolve(block, indices=tuple(own if each is team else each for each in block.indices))
         store = box_store(self.blocks, block, parents, outer)
-        touch = Touch(store.source.array, False, False, self.threads, None, False, True, waits=True)
+        touch = SharedAccess(store.source.array, False, False, self.threads, None, False, True, waits=True)
         return Phase((*start, store), (touch,))
 
     def _product(
@@ -261,7 +261,7 @@ class GroupLowering:
             return None
         read = {found.left.start.array, found.right.start.array}
         touches = [
-            Touch(v.array, False, False, team.threads, None, False, v.region is sem.Region.LOCAL)
+            SharedAccess(v.array, False, False, team.threads, None, False, v.region is sem.Region.LOCAL)
             for v in views.values()
             if v.array in read
         ]

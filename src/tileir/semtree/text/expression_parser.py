@@ -23,7 +23,7 @@ _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNC
 
 
 @attrs.frozen
-class Parsed:
+class ParsedExpression:
     """An expression, with its span and depth."""
 
     expr: Expr
@@ -32,7 +32,7 @@ class Parsed:
 
 
 @attrs.define(eq=False, repr=False)
-class ExpressionParser(Pratt[Parsed]):
+class ExpressionParser(Pratt[ParsedExpression]):
     """Parser of the expressions of one kernel, whose header ``kernel`` has the index type and the grid."""
 
     most: ClassVar[int] = _MAX_WEIGHT
@@ -41,15 +41,21 @@ class ExpressionParser(Pratt[Parsed]):
     kernel: KernelFunction
     operators: Operators = attrs.field(default=OPERATORS, init=False)
 
-    def expression(self, rank: int = 0, weight: int = 1) -> Parsed:
+    def expression(self, rank: int = 0, weight: int = 1) -> ParsedExpression:
         """Read an expression whose infix operations bind at least as tightly as ``rank``."""
         return self.climb(rank, weight)
 
-    def joined(self, operator: Any, left: Parsed, right: Parsed, start: int) -> Parsed:  # noqa: ARG002
+    def joined(self, operator: Any, left: ParsedExpression, right: ParsedExpression, start: int) -> ParsedExpression:  # noqa: ARG002
         """Return an infix operation."""
         return self._apply(operator, (left, right))
 
-    def chosen(self, test: Parsed, then: Parsed, otherwise: Parsed, start: int) -> Parsed:  # noqa: ARG002
+    def chosen(
+        self,
+        test: ParsedExpression,
+        then: ParsedExpression,
+        otherwise: ParsedExpression,
+        start: int,  # noqa: ARG002
+    ) -> ParsedExpression:
         """Return a conditional."""
         return self._apply(Op.COND, (test, then, otherwise))
 
@@ -61,13 +67,13 @@ class ExpressionParser(Pratt[Parsed]):
         """Reset the depth after a fault in an expression."""
         self.weight = 0
 
-    def of_type(self, parsed: Parsed, kind: Type) -> Expr:
+    def of_type(self, parsed: ParsedExpression, kind: Type) -> Expr:
         """Return the expression, which must have this type."""
         if parsed.expr.type != kind:
             self.cursor.fail("TIL552", f"this is {parsed.expr.type}, and should be {kind}: cast it", parsed.span)
         return parsed.expr
 
-    def operand(self) -> Parsed:
+    def operand(self) -> ParsedExpression:
         """Read prefix signs and their operand."""
         cursor = self.cursor
         signs: list[Token] = []
@@ -92,13 +98,13 @@ class ExpressionParser(Pratt[Parsed]):
             result = self._apply(_PREFIX_OPS[sign.text], (operand,))
         return result
 
-    def reference(self) -> Parsed:
+    def reference(self) -> ParsedExpression:
         """Read a name: a variable, an element or elements of an array, or a call of an operation."""
         cursor = self.cursor
         name = cursor.name()
         if cursor.at("(") and name.text in CALLS:
             op = CALLS[name.text]
-            args: list[Parsed] = []
+            args: list[ParsedExpression] = []
             while cursor.accept("," if args else "("):
                 args.append(self.expression(0, 2))
             span = cursor.span_of(name).to(cursor.span_of(cursor.expect(")")))
@@ -118,26 +124,26 @@ class ExpressionParser(Pratt[Parsed]):
         span = cursor.span_of(name).to(cursor.span_of(cursor.expect("]")))
         return self._made(Subscript(name.text, offset.expr, Type(known, lanes)), span, (offset,))
 
-    def _apply(self, op: Op, args: tuple[Parsed, ...]) -> Parsed:
+    def _apply(self, op: Op, args: tuple[ParsedExpression, ...]) -> ParsedExpression:
         span = args[0].span.to(args[-1].span)
         return self._made(Apply(op, tuple(arg.expr for arg in args)), span, args)
 
-    def _made(self, expr: Expr, span: Span, operands: tuple[Parsed, ...] = ()) -> Parsed:
+    def _made(self, expr: Expr, span: Span, operands: tuple[ParsedExpression, ...] = ()) -> ParsedExpression:
         depth = 1 + max((operand.depth for operand in operands), default=0)
         if depth > MAX_DEPTH:
             self.cursor.fail("TIL103", f"this expression is nested more than {MAX_DEPTH} deep: declare a part", span)
         for message in expression_faults(expr, self.kernel):
             self.cursor.fail("TIL552", message, span)
-        return Parsed(expr, span, depth)
+        return ParsedExpression(expr, span, depth)
 
     # constants
 
-    def _number(self, sign: Token | None) -> Parsed:
+    def _number(self, sign: Token | None) -> ParsedExpression:
         """Read a bare number: an integer of the index type, or a float of f32."""
         text = self.cursor.token.text
         return self._literal(sign, Type(self.kernel.index if text.isdigit() else DType.F32))
 
-    def _literal(self, sign: Token | None, kind: Type) -> Parsed:
+    def _literal(self, sign: Token | None, kind: Type) -> ParsedExpression:
         """Read a number as a constant of a type."""
         token = self.cursor.advance()
         span = self.cursor.span_of(token) if sign is None else self.cursor.span_of(sign).to(self.cursor.span_of(token))
@@ -157,7 +163,7 @@ class ExpressionParser(Pratt[Parsed]):
     def _starts_constant(self, word: str) -> bool:
         return word in ("true", "false") or word in _GRID_LEVELS or type_of(word) is not None
 
-    def _constant(self) -> Parsed:
+    def _constant(self) -> ParsedExpression:
         """Read a truth value, a grid coordinate, or a constant such as ``f32x16(-0.5)``."""
         cursor = self.cursor
         token = cursor.token
@@ -182,14 +188,14 @@ class ExpressionParser(Pratt[Parsed]):
             cursor.reject(f"a value of {kind.dtype.value}, or cast<{kind}>( ) around an expression")
         return self._made(value, cursor.span_of(token).to(cursor.span_of(cursor.expect(")"))))
 
-    def _grid_index(self) -> Parsed:
+    def _grid_index(self) -> ParsedExpression:
         token = self.cursor.advance()
         self.cursor.expect("(")
         axis = self.cursor.integer()
         span = self.cursor.span_of(token).to(self.cursor.span_of(self.cursor.expect(")")))
         return self._made(GridIndex(_GRID_LEVELS[token.text], axis, Type(self.kernel.index)), span)
 
-    def _form(self) -> Parsed:
+    def _form(self) -> ParsedExpression:
         """Read an expression that begins with a reserved word."""
         word = self.cursor.advance()
         form = OperandReader(self.cursor, self)

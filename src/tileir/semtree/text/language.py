@@ -14,7 +14,7 @@ from tileir.semtree.ir import Expr, LValue, MatrixOperand, Stmt, Subscript, Var
 if TYPE_CHECKING:
     from tileir.core.text.lexing import Token
     from tileir.semtree.text.cursor import Cursor
-    from tileir.semtree.text.expression_parser import ExpressionParser, Parsed
+    from tileir.semtree.text.expression_parser import ExpressionParser, ParsedExpression
 
 _BRACKETS: Final = 2
 """Additional depth of an expression whose operands are between brackets."""
@@ -51,7 +51,7 @@ class OperandReader(Reader):
     """Reader of one node behind the first word of its form, which collects its operands."""
 
     expressions: ExpressionParser
-    operands: list[Parsed] = attrs.field(factory=list, init=False)
+    operands: list[ParsedExpression] = attrs.field(factory=list, init=False)
 
     def operand(self) -> Expr:
         """Read an expression that the node evaluates."""

@@ -119,7 +119,7 @@ def expand_kernel(
     Operations of ``own`` have a back end's expansion in f32, and in types computed in it. Declarations are immediately
     before the statement that needs them.
     """
-    wanted = _Wanted(EXPANDED - native, dots, rounded, own)
+    wanted = _OperationsToExpand(EXPANDED - native, dots, rounded, own)
     found = census(kernel)
     if found.dots <= dots and wanted.operations.isdisjoint({op for op, _, _ in found.operations}):
         return kernel
@@ -127,7 +127,7 @@ def expand_kernel(
     return with_body(kernel, _expanded(kernel.body, wanted, scope))
 
 
-def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tuple[Stmt, ...]:
+def _expanded(stmts: tuple[Stmt, ...], wanted: _OperationsToExpand, scope: NameScope) -> tuple[Stmt, ...]:
     def visit(stmt: Stmt) -> tuple[Stmt, ...]:
         stmt = map_bodies(lambda body: _expanded(body, wanted, scope), stmt)
         if not any(wanted.includes(node) for root in expressions(stmt) for node in walk(root)):
@@ -142,7 +142,7 @@ def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tup
 
 
 @attrs.frozen(repr=False)
-class _Wanted:
+class _OperationsToExpand:
     """The operations to expand."""
 
     operations: frozenset[Op]
@@ -187,7 +187,9 @@ def _value(expr: Expr) -> object:
     return inner.value if isinstance(inner, Const) else None
 
 
-def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
+def _hoist(
+    expr: Expr, wanted: _OperationsToExpand, scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]
+) -> Expr:
     """Replace operations to expand inside ``expr``, operands first; equal operations are computed once."""
     if (left := wanted.left(expr)) is not None:
         args = tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(left))
@@ -206,7 +208,7 @@ def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], d
     return done[new]
 
 
-def _spelt_out(expr: Expr, args: tuple[Expr, ...], wanted: _Wanted, draft: Draft) -> tuple[str, Term]:
+def _spelt_out(expr: Expr, args: tuple[Expr, ...], wanted: _OperationsToExpand, draft: Draft) -> tuple[str, Term]:
     """Return a name for the value of an operation on ``args``, and the value; statements for it go to the draft."""
     if isinstance(expr, Dot):
         return "dot", Term(plain_dot(Dot(*args)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from tileir.core import Aggregation, ArgumentError, Diagnostic, DType, Op, TileError, attrs, checkpoint, fail
 from tileir.core.numbers.number_system import REAL, NumberSystem
-from tileir.stripe.attention import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.attention import ATTEND, ATTEND_BACK, AttentionParameters
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.lanes import Lanes, interfere
 from tileir.stripe.interpret.memory import Array, Elements, Hidden, Memory, ScopeKey, View, check_axis, check_offsets
@@ -34,8 +34,8 @@ from tileir.stripe.ir import (
     views_written,
 )
 from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.segments import ADD_SEGMENTS, Segments
-from tileir.stripe.sorting import ORDER, Sorting
+from tileir.stripe.segments import ADD_SEGMENTS, SegmentParameters
+from tileir.stripe.sorting import ORDER, SortParameters
 from tileir.stripe.works import local_memory
 
 _WIDE = DType.F32
@@ -56,7 +56,7 @@ def _attended(
     numbers: NumberSystem, special: Special, dtype: DType, queries: Array, keys: Array, values: Array
 ) -> tuple[Array, Array]:
     """Return [S, E] for queries [S, D], keys [T, D] and values [T, E] of ``dtype``, and [S] logarithms; or of parts."""
-    plan = Attending.of(special)
+    plan = AttentionParameters.of(special)
     if plan.parts is not None:
         share, whole = plan.share(len(keys)), attrs.evolve(plan, parts=None)
         starts = range(0, len(keys), share)
@@ -70,7 +70,7 @@ def _attended(
 
 def _sums(
     numbers: NumberSystem,
-    plan: Attending,
+    plan: AttentionParameters,
     dtype: DType,
     queries: Array,
     keys: Array,
@@ -109,7 +109,7 @@ def _attended_back(
     dots: Array,
 ) -> list[Array]:
     """Return [R, D] for rows [R, D] and [R, E], columns [..., C, D] and [..., C, E]; and perhaps [R, E]."""
-    plan, two = Attending.of(special), len(special.outputs) == 2
+    plan, two = AttentionParameters.of(special), len(special.outputs) == 2
     sums: list[Array] = []
     heads = range(columns.shape[0]) if columns.ndim > 2 else [()]
     for head in heads:
@@ -128,7 +128,7 @@ def _attended_back(
     return sums
 
 
-def _scores(numbers: NumberSystem, plan: Attending, rows: Array, columns: Array) -> Array:
+def _scores(numbers: NumberSystem, plan: AttentionParameters, rows: Array, columns: Array) -> Array:
     """Return scaled products of rows and columns, masked for hidden columns."""
     row, column = np.ogrid[: len(rows), : len(columns)]
     seen = np.ones((len(rows), len(columns)), np.bool_)
@@ -144,7 +144,7 @@ def _scores(numbers: NumberSystem, plan: Attending, rows: Array, columns: Array)
 
 def sort_rows(special: Special, views: Mapping[str, View]) -> None:
     """Execute a special whose views are rows: stable, with NaN as the greatest element."""
-    plan, rows = Sorting.of(special), [views[name].loaded(name).ravel() for name in special.inputs]
+    plan, rows = SortParameters.of(special), [views[name].loaded(name).ravel() for name in special.inputs]
     keys, payload = rows[0], rows[1] if len(rows) > 1 else np.arange(len(rows[0]))
     numbers, found = views[special.inputs[0]].memory.numbers, []
     for start, end in plan.stretches(len(keys)):
@@ -158,7 +158,7 @@ def sort_rows(special: Special, views: Mapping[str, View]) -> None:
 
 def add_segments(special: Special, views: Mapping[str, View]) -> None:
     """Execute a special that adds updates with equal keys, in order."""
-    plan = Segments.of(special)
+    plan = SegmentParameters.of(special)
     inputs, outputs = ([views[name] for name in names] for names in (special.inputs, special.outputs))
     for name, view in zip((*special.inputs, *special.outputs), (*inputs, *outputs), strict=True):
         check_offsets(name, view.offsets(), view.memory)

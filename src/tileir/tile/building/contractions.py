@@ -14,7 +14,7 @@ _ELEMENTS: Final = "a contraction reads elements of tensors, as in A[i, k], and 
 
 
 @attrs.frozen(eq=False, repr=False)
-class Combined(Recorded):
+class CombinedElements(Recorded):
     """Elements that a contraction reads at one index point, and their combination."""
 
     recorder: Recorder
@@ -22,26 +22,26 @@ class Combined(Recorded):
     inputs: tuple[ir.Access, ...]
     constraints: tuple[ir.Constraint, ...] = ()
 
-    def given(self, *constraints: ir.Constraint) -> Combined:
+    def given(self, *constraints: ir.Constraint) -> CombinedElements:
         """Return the combination at the index points where all ``constraints`` hold, too."""
         for constraint in constraints:
             if not isinstance(constraint, ir.Constraint):
                 raise mistake("TIL215", "a constraint is written p < bound, and means 0 <= p < bound")
         return attrs.evolve(self, constraints=(*self.constraints, *constraints))
 
-    def _combine(self, combination: Combination, other: Combined) -> Combined:
+    def _combine(self, combination: Combination, other: CombinedElements) -> CombinedElements:
         right = combined_of(self.recorder, other)
         if len(self.inputs) + len(right.inputs) > combination.arity:
             raise mistake(
                 "TIL210", "a contraction combines two tensors at most; combine others in a tensor of their own"
             )
         constraints = (*self.constraints, *right.constraints)
-        return Combined(self.recorder, combination, (*self.inputs, *right.inputs), constraints)
+        return CombinedElements(self.recorder, combination, (*self.inputs, *right.inputs), constraints)
 
     __add__ = method_of(_combine, Combination.ADD)
     __mul__ = method_of(_combine, Combination.MUL)
 
-    def __eq__(self, other: object) -> Combined:  # type: ignore[override]  # a combination, not a truth value
+    def __eq__(self, other: object) -> CombinedElements:  # type: ignore[override]  # a combination, not a truth value
         return self._combine(Combination.EQ, other)  # type: ignore[arg-type]  # anything else is refused
 
     __hash__ = object.__hash__
@@ -55,13 +55,13 @@ class Combined(Recorded):
     __isub__ = __itruediv__ = __ifloordiv__ = __imod__ = __ipow__ = __iand__ = __ior__ = __ixor__ = _refuse
     __getitem__ = __iter__ = _refuse
 
-    def __ge__(self, value: object) -> Written:
+    def __ge__(self, value: object) -> AggregationStatement:
         return self._write(Aggregation.MAX, value)
 
-    def __le__(self, value: object) -> Written:
+    def __le__(self, value: object) -> AggregationStatement:
         return self._write(Aggregation.MIN, value)
 
-    def _write(self, _: Aggregation, __: object) -> Written:
+    def _write(self, _: Aggregation, __: object) -> AggregationStatement:
         self._refuse()
 
     def __bool__(self) -> NoReturn:
@@ -71,7 +71,7 @@ class Combined(Recorded):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Access(Combined):
+class Access(CombinedElements):
     """One element of a tensor at some indices: read by a contraction, or written by it."""
 
     @property
@@ -79,47 +79,47 @@ class Access(Combined):
         """The access itself."""
         return self.inputs[0]
 
-    def sum(self, value: Combined) -> None:
+    def sum(self, value: CombinedElements) -> None:
         """Add up ``value`` at this element of a tensor that is not defined yet."""
         contract(self, Aggregation.SUM, value)
 
-    def prod(self, value: Combined) -> None:
+    def prod(self, value: CombinedElements) -> None:
         """Multiply ``value`` up at this element of a tensor that is not defined yet."""
         contract(self, Aggregation.PROD, value)
 
-    def max(self, value: Combined) -> None:
+    def max(self, value: CombinedElements) -> None:
         """Keep the greatest ``value`` at this element of a tensor that is not defined yet."""
         contract(self, Aggregation.MAX, value)
 
-    def min(self, value: Combined) -> None:
+    def min(self, value: CombinedElements) -> None:
         """Keep the least ``value`` at this element of a tensor that is not defined yet."""
         contract(self, Aggregation.MIN, value)
 
-    def assign(self, value: Combined) -> None:
+    def assign(self, value: CombinedElements) -> None:
         """Write the only ``value`` of this element of a tensor that is not defined yet."""
         contract(self, Aggregation.ASSIGN, value)
 
-    def _aggregated(self, aggregation: Aggregation, value: Combined) -> Aggregated:
-        return Aggregated(self.recorder, self.combination, self.inputs, aggregation=aggregation, value=value)
+    def _aggregated(self, aggregation: Aggregation, value: CombinedElements) -> PendingAggregate:
+        return PendingAggregate(self.recorder, self.combination, self.inputs, aggregation=aggregation, value=value)
 
     __iadd__ = method_of(_aggregated, Aggregation.SUM)
     __imul__ = method_of(_aggregated, Aggregation.PROD)
 
-    def _write(self, aggregation: Aggregation, value: object) -> Written:
+    def _write(self, aggregation: Aggregation, value: object) -> AggregationStatement:
         contract(self, aggregation, value)
-        return Written()
+        return AggregationStatement()
 
 
 @attrs.frozen(eq=False, repr=False)
-class Aggregated(Access):
+class PendingAggregate(Access):
     """``C[i]`` of the statement ``C[i] += value``, on its way back into the tensor."""
 
     aggregation: Aggregation = attrs.field(kw_only=True)
-    value: Combined = attrs.field(kw_only=True)
+    value: CombinedElements = attrs.field(kw_only=True)
 
 
 @attrs.frozen(eq=False)
-class Written:
+class AggregationStatement:
     """Result of the statements ``C[i] >= …`` and ``C[i] <= …``, which has no use."""
 
     def __bool__(self) -> NoReturn:
@@ -150,7 +150,7 @@ def write(
     declared: Target,
     indices: tuple[ir.Expr, ...],
     aggregation: Aggregation,
-    value: Combined,
+    value: CombinedElements,
 ) -> str:
     """Record a contraction and return the reference of its result."""
     span = call_site()
@@ -173,7 +173,7 @@ def write(
     return reference
 
 
-def conditional(condition: Combined, then: object) -> Combined:
+def conditional(condition: CombinedElements, then: object) -> CombinedElements:
     """Return the combination ``condition ? then : 0``, where the condition is an equality of two elements."""
     if condition.combination is not Combination.EQ:
         raise mistake("TIL210", "the condition inside a contraction is an equality: where(A[i] == B[j], C[k])")
@@ -181,16 +181,16 @@ def conditional(condition: Combined, then: object) -> Combined:
     if third.combination is not Combination.NONE:
         raise mistake("TIL210", "a conditional combination yields one element: where(A[i] == B[j], C[k])")
     constraints = (*condition.constraints, *third.constraints)
-    return Combined(condition.recorder, Combination.COND, (*condition.inputs, *third.inputs), constraints)
+    return CombinedElements(condition.recorder, Combination.COND, (*condition.inputs, *third.inputs), constraints)
 
 
-def combined_of(recorder: Recorder, value: object) -> Combined:
+def combined_of(recorder: Recorder, value: object) -> CombinedElements:
     """Return the right side of a contraction, all of whose tensors are defined.
 
     Raises:
         TileError: It is something else, or belongs to another builder.
     """
-    if isinstance(value, Combined):
+    if isinstance(value, CombinedElements):
         same(recorder, value.recorder)
         for access in value.inputs:
             if access.tensor in recorder.targets:

@@ -17,8 +17,8 @@ from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.operators import method_of, methods_of
 from tileir.tile.building.recording import (
     Declared,
-    Placed,
     Recorded,
+    RecordedObject,
     Recorder,
     array_function,
     foreign,
@@ -150,7 +150,7 @@ _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than users write
 
 
 @attrs.frozen(repr=False, eq=False)
-class Dim(Placed):
+class Dim(RecordedObject):
     """A size that is known when compiling: a dimension of an input, or arithmetic over dimensions.
 
     In a builder ``/`` and ``//`` both are Tile's division, which truncates, and ``%`` is its remainder; two sizes are

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tileir.core import call_site
 from tileir.tile import ir
 from tileir.tile.building.recording import mistake
-from tileir.tile.building.scans import Passed, Step, named, results_of, step_of
+from tileir.tile.building.scans import LoopOperands, Step, named, results_of, step_of
 from tileir.tile.building.tensors import Operand, Tensor, recorder_of
 
 
@@ -43,7 +43,7 @@ def while_loop(
         raise mistake("TIL218", "a loop has at least one carry, or its condition would never change")
     recorder = recorder_of(given)
     names = [named(recorder, operand) for operand in given]
-    passed = Passed.of(recorder, names, len(carries), 0, None)
+    passed = LoopOperands.of(recorder, names, len(carries), 0, None)
     asked, _ = step_of(passed, condition)
     function, _ = step_of(passed, step)
     if passed.captured:

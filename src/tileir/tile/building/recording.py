@@ -74,13 +74,13 @@ class Target:
     span: Span | None
 
 
-class _Inside(threading.local):
+class _LibraryFlag(threading.local):
     """Flag of a thread that is inside an operation of the library, whose own code means Tile's operators."""
 
     operation = False
 
 
-INSIDE: Final = _Inside()
+INSIDE: Final = _LibraryFlag()
 
 
 class _Active(threading.local):
@@ -255,7 +255,7 @@ class Recorded:
         raise mistake("TIL215", message, f"{advice} with numpy.take(array, tensor, axis=0)")
 
 
-class Placed(Recorded):
+class RecordedObject(Recorded):
     """Base of objects of a function that inner functions may read: tensors and sizes."""
 
     __slots__ = ()

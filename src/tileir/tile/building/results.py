@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, TypedDict, Unpack
 
 from tileir.core import Aggregation, call_site
-from tileir.tile.building.contractions import Combined, combined_of, write
+from tileir.tile.building.contractions import CombinedElements, combined_of, write
 from tileir.tile.building.indices import Dim, Polynomial, polynomial_of, size_of
 from tileir.tile.building.recording import Recorder, Target, mistake
 from tileir.tile.building.tensors import Tensor, value_of
@@ -45,7 +45,7 @@ def declared(recorder: Recorder, sizes: Sizes, default: Tensor | None = None, no
 def contraction(
     recorder: Recorder,
     aggregation: Aggregation,
-    value: Combined,
+    value: CombinedElements,
     indices: Indices,
     sizes: Sizes,
     **options: Unpack[ContractionOptions],

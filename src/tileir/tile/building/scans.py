@@ -58,7 +58,7 @@ def scan(
     if count is None and not sequences:
         raise mistake("TIL218", "without sequences nothing says how many steps there are; pass count=…")
     names = [named(recorder, operand) for operand in given]
-    passed = Passed.of(recorder, names, len(carries), len(sequences), count)
+    passed = LoopOperands.of(recorder, names, len(carries), len(sequences), count)
     function, made = step_of(passed, step)
     names.extend(ir.Name(reference, span=call_site()) for reference in passed.captured)
     if len(function.outputs) < len(carries):
@@ -72,7 +72,7 @@ def scan(
     return results_of(recorder, recorder.record(statement), passed, made)
 
 
-def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]]:
+def step_of(passed: LoopOperands, step: Step) -> tuple[ir.Function, list[Sizes | None]]:
     """Return a step as a function, and the sizes of its outputs in terms of the function around it.
 
     Raises:
@@ -84,7 +84,7 @@ def step_of(passed: Passed, step: Step) -> tuple[ir.Function, list[Sizes | None]
 
 
 @attrs.frozen(repr=False)
-class Passed:
+class LoopOperands:
     """Operands of a loop: the recorder around it, operands by name with their sizes, and the first axis of results.
 
     Functions that are traced may read surrounding tensors: these are ``captured``, as inputs after the others.
@@ -103,7 +103,7 @@ class Passed:
     @classmethod
     def of(
         cls, recorder: Recorder, names: list[ir.Name], carries: int, sequences: int, count: Dim | int | None
-    ) -> Passed:
+    ) -> LoopOperands:
         """Look up the sizes of the operands."""
         sizes = [sizes_of(recorder, name.name) for name in names]
         first = sizes[carries] if sequences else None
@@ -204,7 +204,9 @@ def _unknown_sizes(step: ir.Function, passed: int) -> list[Sizes | None]:
     return [None] * len(step.outputs)
 
 
-def results_of(recorder: Recorder, reference: str, passed: Passed, made: Sequence[Sizes | None]) -> tuple[Tensor, ...]:
+def results_of(
+    recorder: Recorder, reference: str, passed: LoopOperands, made: Sequence[Sizes | None]
+) -> tuple[Tensor, ...]:
     """Return a tensor for each result, with sizes as far as they are known."""
     results: list[Tensor] = []
     for number, sizes in enumerate(made):

@@ -13,11 +13,11 @@ from tileir.core import Aggregation, ArrayValue, Combination, at_the_call, attrs
 from tileir.core.operators import method_of, methods_of
 from tileir.tile import ir
 from tileir.tile.building.captures import captured
-from tileir.tile.building.contractions import Access, Aggregated, Combined, contract
+from tileir.tile.building.contractions import Access, CombinedElements, PendingAggregate, contract
 from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
 from tileir.tile.building.recording import (
-    Placed,
+    RecordedObject,
     Recorder,
     array_function,
     foreign,
@@ -49,7 +49,7 @@ class _Method:
 
 
 @attrs.frozen(eq=False)
-class Tensor(Placed):
+class Tensor(RecordedObject):
     """A tensor of the function that is being built, with the operators, methods and functions of NumPy's arrays.
 
     All operators are elementwise, ``==`` and ``!=`` too; hashing is by identity. In a function that
@@ -161,10 +161,10 @@ class Tensor(Placed):
         return Access(self.recorder, Combination.NONE, (ir.Access(self.reference, indices, span=call_site()),))
 
     def __setitem__(self, key: Key, value: Any) -> None:
-        if self.reference not in self.recorder.targets and not isinstance(value, Combined):
+        if self.reference not in self.recorder.targets and not isinstance(value, CombinedElements):
             message = "tensors never change: write x = x.at[key].set(value), or x = numpy.where(mask, value, x)"
             raise mistake("TIL215", message)
-        if not isinstance(value, Aggregated):
+        if not isinstance(value, PendingAggregate):
             contract(self[key], Aggregation.ASSIGN, value)
         elif value.access.tensor != self.reference:
             raise mistake("TIL215", "this aggregation was written for another tensor")
@@ -356,7 +356,7 @@ def value_of(recorder: Recorder, value: object) -> Expr:
         raise mistake("TIL203", "an index variable stands only between brackets; index(T, axis) is a tensor of indices")
     if isinstance(value, np.ndarray):
         return named(constant_of(recorder, value).reference)
-    if isinstance(value, Combined):
+    if isinstance(value, CombinedElements):
         raise mistake("TIL215", "elements such as A[i] stand only inside contractions; operators take whole tensors")
     expr = literal(value)
     if expr is None:
@@ -389,6 +389,6 @@ def call(function: str, *arguments: Operand) -> Tensor:
 def recorder_of(arguments: tuple[object, ...]) -> Recorder:
     """Return the builder that the arguments belong to."""
     for argument in arguments:
-        if isinstance(argument, Tensor | Dim | Polynomial | Combined):
+        if isinstance(argument, Tensor | Dim | Polynomial | CombinedElements):
             return argument.recorder
     raise mistake("TIL215", "at least one argument is a tensor or dimension; compute numbers in Python")

@@ -352,7 +352,7 @@ def check_depth(nodes: Nodes) -> Iterator[Diagnostic]:
 
 
 @attrs.frozen
-class Checked:
+class CheckedFunction:
     """A function with the inputs of all checks; its scope has the functions that it may call.
 
     Attributes:
@@ -415,7 +415,7 @@ def _faults(
     if too_deep:  # the other checks may recurse
         yield from too_deep
         return
-    checked = Checked(function, Scope.of(function, callees), nodes, around, unread)
+    checked = CheckedFunction(function, Scope.of(function, callees), nodes, around, unread)
     yield from chain.from_iterable(check(checked) for check in CHECKS)
     names = around | checked.scope.definitions.keys()
     for statement in function.statements:
@@ -426,7 +426,7 @@ def _faults(
             yield Diagnostic("TIL103", f"scans stand inside one another at most {MAX_SCANS} deep", statement.span)
 
 
-def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
+def check_spelling(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that a text can spell every name."""
     function = checked.function
     for parameter in function.inputs:
@@ -445,7 +445,7 @@ def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL211", f"no index can be called {index.name!r}: {_SPELLING}", index.span)
 
 
-def check_numbers(checked: Checked) -> Iterator[Diagnostic]:
+def check_numbers(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that literals are numbers that a text can hold: no NaN, nothing negative, integers of at most 64 bits."""
     for node in checked.nodes.numbers:
         match node:
@@ -459,7 +459,7 @@ def check_numbers(checked: Checked) -> Iterator[Diagnostic]:
                     yield Diagnostic("TIL212", message, node.span)
 
 
-def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
+def check_inputs(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that inputs have distinct names; a repeated dimension means the same size."""
     tensors: set[str] = set()
     for parameter in checked.function.inputs:
@@ -472,7 +472,7 @@ def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL202", f"{dim.name!r} is an input, so no dimension can have that name", dim.span)
 
 
-def check_single_assignment(checked: Checked) -> Iterator[Diagnostic]:
+def check_single_assignment(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that no name is assigned twice, and no input or dimension is assigned."""
     for position, statement in enumerate(checked.function.statements):
         first = checked.scope.definitions[statement.name]
@@ -482,7 +482,7 @@ def check_single_assignment(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL202", message, statement.name_span or statement.span, _defined_at(first.span))
 
 
-def check_defined(checked: Checked) -> Iterator[Diagnostic]:
+def check_defined(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that every tensor and dimension is defined before it is used."""
     for position, place, name, span in _names(checked):
         definition = checked.scope.definitions.get(name)
@@ -504,7 +504,7 @@ def check_defined(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL201", message, span, _defined_at(definition.span))
 
 
-def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
+def check_outputs(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that there is an output, each is a tensor that is defined, and none is listed twice."""
     function, scope = checked.function, checked.scope
     if not function.outputs and not checked.unread:
@@ -527,7 +527,7 @@ def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
         seen.add(output.name)
 
 
-def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
+def check_tensors(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that the operands and the default of a contraction are tensors."""
     for statement in _contractions(checked.function):
         named = [(access.tensor, access.span) for access in statement.inputs]
@@ -539,7 +539,7 @@ def check_tensors(checked: Checked) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL205", f"{name!r} is a dimension, not a tensor", span)
 
 
-def check_scans_and_constants(checked: Checked) -> Iterator[Diagnostic]:
+def check_scans_and_constants(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check the numbers of steps and the arguments of loops, and constants."""
     yield from check_constant_arrays(checked.function, checked.scope)
     for statement in checked.function.statements:
@@ -549,7 +549,7 @@ def check_scans_and_constants(checked: Checked) -> Iterator[Diagnostic]:
             yield from check_while(statement, checked.scope)
 
 
-def check_constants(checked: Checked) -> Iterator[Diagnostic]:
+def check_constants(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that sizes, bounds, polynomials and the constant arguments of functions are known when compiling."""
     where = "sizes, bounds and index polynomials need"
     for _, place, name in checked.nodes.names:
@@ -569,7 +569,7 @@ def check_constants(checked: Checked) -> Iterator[Diagnostic]:
                     yield _not_constant(node, f"this argument of {function.name!r} needs")
 
 
-def check_calls(checked: Checked) -> Iterator[Diagnostic]:
+def check_calls(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that functions exist and get as many arguments as they take."""
     for _, call in checked.nodes.calls:
         name, count = call.function, len(call.arguments)
@@ -594,7 +594,7 @@ def _call_of(name: str, callee: Function | None, call: Call) -> Iterator[Diagnos
         yield Diagnostic("TIL207", message, call.span, _defined_at(callee.span))
 
 
-def check_tuples(checked: Checked) -> Iterator[Diagnostic]:
+def check_tuples(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that as many names are given to the results of a function as it has."""
     statements = checked.function.statements
     for position, statement in enumerate(statements):
@@ -607,7 +607,7 @@ def check_tuples(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL207", message, statement.name_span, _defined_at(callee.span))
 
 
-def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
+def check_index_places(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that index variables occur in index polynomials only."""
     for place, index in checked.nodes.indices:
         if place is not Role.POLYNOMIAL:
@@ -615,7 +615,7 @@ def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL203", message, index.span)
 
 
-def check_polynomials(checked: Checked) -> Iterator[Diagnostic]:
+def check_polynomials(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that index polynomials are affine, with integers, dimensions and indices."""
     for statement in checked.function.statements:
         for place, root in expressions(statement):
@@ -623,7 +623,7 @@ def check_polynomials(checked: Checked) -> Iterator[Diagnostic]:
                 yield from check_affine(root)
 
 
-def check_index_counts(checked: Checked) -> Iterator[Diagnostic]:
+def check_index_counts(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that a contraction has as many output indices as sizes."""
     for statement in _contractions(checked.function):
         indices, sizes = len(statement.indices), len(statement.sizes)
@@ -635,7 +635,7 @@ def check_index_counts(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL208", message, statement.name_span or statement.span, (form,))
 
 
-def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
+def check_ranks(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that a tensor is read with as many indices as it has dimensions, and a default has its target's rank."""
     definitions = checked.scope.definitions.items()
     ranks = {name: definition.rank for name, definition in definitions if definition.kind is not Kind.DIMENSION}
@@ -655,7 +655,7 @@ def check_ranks(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL209", message, default.span)
 
 
-def check_inputs_of_combinations(checked: Checked) -> Iterator[Diagnostic]:
+def check_inputs_of_combinations(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that a contraction reads as many tensors as its combination needs."""
     for statement in _contractions(checked.function):
         count, arity = len(statement.inputs), statement.combination.arity
@@ -664,7 +664,7 @@ def check_inputs_of_combinations(checked: Checked) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL210", message, statement.span)
 
 
-def check_index_bounds(checked: Checked) -> Iterator[Diagnostic]:
+def check_index_bounds(checked: CheckedFunction) -> Iterator[Diagnostic]:
     """Check that every index variable of a constraint occurs in an access to a tensor."""
     for statement in _contractions(checked.function):
         if not statement.constraints:
@@ -682,7 +682,7 @@ def check_index_bounds(checked: Checked) -> Iterator[Diagnostic]:
                     yield Diagnostic("TIL403", message, node.span or constraint.span)
 
 
-CHECKS: Final[tuple[Callable[[Checked], Iterator[Diagnostic]], ...]] = (
+CHECKS: Final[tuple[Callable[[CheckedFunction], Iterator[Diagnostic]], ...]] = (
     check_spelling,
     check_numbers,
     check_inputs,
@@ -712,7 +712,7 @@ def _tensor_name(name: str, span: Span | None) -> Iterator[Diagnostic]:
         yield Diagnostic("TIL211", f"no tensor or dimension can be called {name!r:.80}: {_PRINTED}", span)
 
 
-def _names(checked: Checked) -> Iterator[tuple[int, Role, str, Span | None]]:
+def _names(checked: CheckedFunction) -> Iterator[tuple[int, Role, str, Span | None]]:
     """Yield every use of a tensor or dimension: position of its statement, role, name and place."""
     for position, place, node in checked.nodes.names:
         yield position, place, node.name, node.span

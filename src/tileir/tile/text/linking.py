@@ -53,7 +53,7 @@ def without_calls(function: Function, callees: Mapping[str, Function]) -> Functi
     if not any(call.function in callees for call in called(function)):
         return function
     recorder = Recorder()
-    calling = _Calling(recorder, callees=callees)
+    calling = _CallingFunction(recorder, callees=callees)
     calling.declare(function)
     for statement in function.statements:
         with held_at(statement.span):
@@ -73,7 +73,7 @@ def without_calls(function: Function, callees: Mapping[str, Function]) -> Functi
 
 
 @attrs.define(eq=False, repr=False)
-class _Calling(Inlining):
+class _CallingFunction(Inlining):
     """A function that is recorded unchanged, except for its calls."""
 
     callees: Mapping[str, Function] = attrs.field(kw_only=True)

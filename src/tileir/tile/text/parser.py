@@ -78,7 +78,7 @@ class Folder:
         """Return a folder on disk."""
         return cls(path, "" if path == Path() else f"{path}/")
 
-    def file(self, parts: Sequence[str], span: Span) -> Found:
+    def file(self, parts: Sequence[str], span: Span) -> SourceFile:
         """Return a file in it.
 
         Raises:
@@ -97,11 +97,11 @@ class Folder:
             raise fail("TIL230", f"cannot read {name}: {error}", span) from None
         key = str(place.resolve() if isinstance(place, Path) else place)
         prefix = self.prefix + "".join(f"{part}/" for part in parts[:-1])
-        return Found(key, name, text, attrs.evolve(self, root=inside, prefix=prefix))
+        return SourceFile(key, name, text, attrs.evolve(self, root=inside, prefix=prefix))
 
 
 @attrs.frozen
-class Found:
+class SourceFile:
     """A file that was read: its identity, its name in errors, its text, and its folder."""
 
     key: str
@@ -143,7 +143,7 @@ def imported(file: File, folder: Folder | None, read: Callable[[str, str], File]
     return scope
 
 
-def _file_of(found: Found, each: Import, read: Callable[[str, str], File]) -> File:
+def _file_of(found: SourceFile, each: Import, read: Callable[[str, str], File]) -> File:
     try:
         return read(found.text, found.name)
     except ParseError as error:
@@ -166,7 +166,7 @@ def _function(each: Import, units: Sequence[Unit], name: str) -> Unit:
     return found
 
 
-def _found(each: Import, folder: Folder | None) -> Found:
+def _found(each: Import, folder: Folder | None) -> SourceFile:
     package, colon, inside = each.path.rpartition(":")
     parts = inside.split("/")
     if not inside.endswith(SUFFIX) or "\\" in inside or not {"", ".", ".."}.isdisjoint(parts):
@@ -249,7 +249,7 @@ def parse(
 
 def _file(text: str, name: str, arrays: Mapping[str, ArrayValue]) -> File:
     """Read the functions of a text."""
-    unread = Unread()
+    unread = SkippedNames()
 
     def beside(file: File, known: Sequence[Span]) -> Iterator[Diagnostic]:
         """Check the rules, except for statements with a fault of their text, which is reported."""
@@ -316,7 +316,7 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
 
 
 @attrs.define(eq=False, repr=False)
-class Unread:
+class SkippedNames:
     """Names in skipped statements and headers, which they may define."""
 
     names: set[str] = attrs.field(factory=set)
@@ -336,7 +336,7 @@ def _read(
     name: str,
     read: Callable[[_Parser], T],
     arrays: Mapping[str, ArrayValue] = MappingProxyType({}),
-    unread: Unread | None = None,
+    unread: SkippedNames | None = None,
     more: More[T] | None = None,
 ) -> T:
     """Run one entry point of the grammar over the whole text."""
@@ -345,7 +345,7 @@ def _read(
     def whole(cursor: Cursor) -> T:
         expressions = ExpressionParser(cursor)
         contractions, constants = ContractionParser(cursor, expressions), ConstantParser(cursor, arrays)
-        return read(_Parser(cursor, expressions, contractions, constants, unread or Unread()))
+        return read(_Parser(cursor, expressions, contractions, constants, unread or SkippedNames()))
 
     return everything(Cursor, source, whole, more)
 
@@ -358,7 +358,7 @@ class _Parser:
     expressions: ExpressionParser
     contractions: ContractionParser
     constants: ConstantParser
-    unread: Unread
+    unread: SkippedNames
     scans: int = 0  # around the current text
 
     def wrapped(self, keyword: str, read: Callable[[], T]) -> T:

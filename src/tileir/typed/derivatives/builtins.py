@@ -11,7 +11,7 @@ from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission, broadcast_shape
 from tileir.typed.inference.numbers import is_float
-from tileir.typed.inference.values import DifferentiatedError, Group, Known, Number, Operand, Result, Tensor
+from tileir.typed.inference.values import ConstantScalar, DifferentiatedError, Group, Number, Operand, Result, Tensor
 
 
 def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -> Result:
@@ -89,7 +89,7 @@ def _results(emission: Emission, operand: Operand) -> tuple[Tensor, ...]:
     """Return the values to differentiate: float tensors, and float constants, which depend on nothing."""
     parts = [
         attrs.evolve(part, value=emission.tensor(part.value, part.span))
-        if isinstance(part.value, Known | Number) and is_float(part.value)
+        if isinstance(part.value, ConstantScalar | Number) and is_float(part.value)
         else part
         for part in _parts(operand)
     ]
@@ -130,7 +130,7 @@ def _label(part: Operand, number: int, whole: Operand) -> str:
 
 def _float_tensor(part: Operand, label: str) -> Tensor:
     value, span = part.value, part.span
-    if isinstance(value, Known):
+    if isinstance(value, ConstantScalar):
         raise fail("TIL321", f"{label} is a constant, which has no derivative", span)
     if not isinstance(value, Tensor):
         raise fail("TIL309", f"{label} is no tensor; take a part of it first", span)
@@ -148,7 +148,7 @@ def matched(emission: Emission, part: Operand, like: Tensor) -> Tensor:
 
     """
     value, wanted = part.value, arithmetic_type(like.dtype)
-    if isinstance(value, Known | Number) and value.dtype is None:
+    if isinstance(value, ConstantScalar | Number) and value.dtype is None:
         return emission.literal(value, wanted, part.span)
     if isinstance(value, Number):
         value = emission.tensor(value, part.span)

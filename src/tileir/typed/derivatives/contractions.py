@@ -16,7 +16,7 @@ from tileir.typed.derivatives import extrema, products
 from tileir.typed.derivatives.summation import (
     Destination,
     Points,
-    Reading,
+    TensorAccess,
     aggregate,
     domain_of,
     incoming,
@@ -81,15 +81,15 @@ class ContractionSite:
         tensor = self.operands[position]
         return tensor if self.is_local else self.algebra.value(tensor.name)
 
-    def reading(self, position: int) -> Reading:
+    def reading(self, position: int) -> TensorAccess:
         """Return the access to an operand."""
-        return Reading(self.value(position), self.operation.inputs[position].indices)
+        return TensorAccess(self.value(position), self.operation.inputs[position].indices)
 
-    def outcome(self) -> Reading:
+    def outcome(self) -> TensorAccess:
         """Return the access to the result at the elements that the contraction writes."""
-        return Reading(self.algebra.value(self.operation.name), self.operation.output)
+        return TensorAccess(self.algebra.value(self.operation.name), self.operation.output)
 
-    def into(self, position: int, readings: Sequence[Reading], combination: Combination) -> Tensor | None:
+    def into(self, position: int, readings: Sequence[TensorAccess], combination: Combination) -> Tensor | None:
         """Sum a combination over the points into the elements of an operand; None for zeros."""
         self.algebra.emission.stem = f"D{self.operands[position].name}"
         return aggregate(self.algebra, self.points, self.place(position), readings, combination)
@@ -102,7 +102,7 @@ class ContractionSite:
             if found is not None:
                 yield position, found
 
-    def _linear(self, arriving: Reading, position: int) -> Tensor | None:
+    def _linear(self, arriving: TensorAccess, position: int) -> Tensor | None:
         match self.operation.combination:
             case Combination.NONE | Combination.ADD:
                 return self.into(position, [arriving], Combination.NONE)
@@ -122,11 +122,11 @@ class ContractionSite:
         found = [term for term in terms if term is not None]
         return reduce(self.algebra.add, found) if found else None
 
-    def _sum(self, readings: Sequence[Reading], combination: Combination) -> Tensor | None:
+    def _sum(self, readings: Sequence[TensorAccess], combination: Combination) -> Tensor | None:
         found = aggregate(self.algebra, self.points, self.result, readings, combination, self.operation.aggregation)
         return None if found is None else self.algebra.emission.cast(found, arithmetic_type(self.operation.dtype))
 
-    def _varied(self, moved: Sequence[Reading | None]) -> Iterator[tuple[list[Reading], Combination]]:
+    def _varied(self, moved: Sequence[TensorAccess | None]) -> Iterator[tuple[list[TensorAccess], Combination]]:
         """Yield the terms to sum: a combination for each operand that has a tangent."""
         match self.operation.combination:
             case Combination.NONE | Combination.ADD:
@@ -301,5 +301,7 @@ def unwritten(site: ContractionSite, tensor: Tensor) -> Tensor | None:
     if covers(domain, site.operation.shape):
         return None
     true = site.algebra.emission.constant(value=True, dtype=DType.BOOL)
-    marks = aggregate(site.algebra, site.points, site.result, [Reading(true, ())], Combination.NONE, Aggregation.MAX)
+    marks = aggregate(
+        site.algebra, site.points, site.result, [TensorAccess(true, ())], Combination.NONE, Aggregation.MAX
+    )
     return tensor if marks is None else site.algebra.choose(marks, site.algebra.constant(0.0, tensor), tensor)

@@ -73,7 +73,7 @@ Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 
 
 @attrs.frozen
-class Factored:
+class FactoredDerivative:
     """A partial derivative with one factor that depends only on its own operand.
 
     In reverse mode, that factor is applied after the sum over the axes along which the operand was broadcast: it is
@@ -104,7 +104,7 @@ def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterato
         name = operation.inputs[position]
         if partial is not None and sweep.wanted(name):
             sweep.toward(name)
-            others, own = (partial.others, partial.own) if isinstance(partial, Factored) else (partial, _same)
+            others, own = (partial.others, partial.own) if isinstance(partial, FactoredDerivative) else (partial, _same)
             summed = sweep.reduced(others(site, cotangent), operation.shape, sweep.definition(name).shape)
             yield name, own(site, summed)
 
@@ -375,9 +375,9 @@ PARTIALS: Final[Mapping[Op, tuple[Partial | None, ...]]] = MappingProxyType(
         Op.SIGMOID: (_sigmoid,),
         Op.ERF: (_erf,),
         Op.ADD: (_same, _same),
-        Op.SUB: (_same, Factored(_same, _opposite)),
+        Op.SUB: (_same, FactoredDerivative(_same, _opposite)),
         Op.MUL: (functools.partial(_times_operand, position=1), functools.partial(_times_operand, position=0)),
-        Op.DIV: (_dividend, Factored(_times_result, _over_divisor)),
+        Op.DIV: (_dividend, FactoredDerivative(_times_result, _over_divisor)),
         Op.MOD: (_same, _modulus),
         Op.POW: (_base, _exponent),
         Op.MAX: (

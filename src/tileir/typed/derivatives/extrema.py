@@ -35,7 +35,7 @@ _RADIX: Final = 8
 
 
 @attrs.frozen
-class Running:
+class RunningExtremum:
     """A maximum, minimum or product of all elements up to each position of an axis.
 
     Attributes:
@@ -228,7 +228,7 @@ def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[i
 
 def _selected(site: ContractionSite, cotangent: Tensor, *, even: bool) -> Tensor | None:
     """Return the cotangent of the only operand."""
-    running = Running.of(site)
+    running = RunningExtremum.of(site)
     if running is not None:
         return running.selected(cotangent, even=even)
     share = divided(site, cotangent) if even else cotangent
@@ -262,7 +262,7 @@ def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor |
 def _tangent(site: ContractionSite, tangent: Tensor | None, *, even: bool) -> Tensor | None:
     if tangent is None:
         return None
-    running = Running.of(site)
+    running = RunningExtremum.of(site)
     if running is not None:
         return running.tangent(tangent, even=even)
     readings = [site.reading(0), site.outcome(), incoming(tangent, site.place(0))]

@@ -73,7 +73,7 @@ def forward(
         TileError: TIL335, the bits of a number are read between them.
     """
     refuse_patterns(emission.operations, {y.name for y in results}, {x.name for x in moving})
-    motion = Motion(emission, even_ties)
+    motion = Tangents(emission, even_ties)
     for value, tangent in zip(moving, tangents, strict=True):
         motion.move(value.name, tangent)
     stem = emission.stem
@@ -90,7 +90,7 @@ def forward(
 
 
 @attrs.define(eq=False)
-class Motion(Algebra):
+class Tangents(Algebra):
     """Tangents of values. A tangent has the arithmetic type of its value, and a shape that broadcasts to its."""
 
     _tangents: dict[str, Tensor] = attrs.field(factory=dict, init=False)
@@ -116,7 +116,7 @@ def _path(operations: Sequence[Operation], results: set[str], moving: set[str]) 
     return needed(moved, results, attrgetter("name"), sources)
 
 
-def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
+def pushforward(motion: Tangents, operation: Operation) -> Tensor | None:
     """Return the tangent of ``operation``; None if it is 0.
 
     The shape broadcasts to that of ``operation``, and the dtype may be wider.
@@ -153,7 +153,7 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
             assert_never(operation)
 
 
-def _elementwise(motion: Motion, operation: Elementwise) -> Tensor | None:
+def _elementwise(motion: Tangents, operation: Elementwise) -> Tensor | None:
     site = elementwise.Site.of(motion, operation)
     terms = [
         partial(site, site.widened(tangent))
@@ -163,7 +163,7 @@ def _elementwise(motion: Motion, operation: Elementwise) -> Tensor | None:
     return reduce(motion.add, terms) if terms else None
 
 
-def _scatter(motion: Motion, operation: Scatter) -> Tensor | None:
+def _scatter(motion: Tangents, operation: Scatter) -> Tensor | None:
     tangent = motion.tangent(operation.updates)
     if operation.into is not None:
         rows = motion.tangent(operation.into)
@@ -174,7 +174,7 @@ def _scatter(motion: Motion, operation: Scatter) -> Tensor | None:
     return scatters.added(motion, operation, moved)
 
 
-def _override(motion: Motion, operation: Override) -> Tensor | None:
+def _override(motion: Tangents, operation: Override) -> Tensor | None:
     """Transpose the template in reverse mode, from the gradients of the pairs to the upstream.
 
     Raises:
@@ -206,7 +206,7 @@ def _override(motion: Motion, operation: Override) -> Tensor | None:
     return found
 
 
-def _scan(motion: Motion, scan: Scan) -> Tensor | None:
+def _scan(motion: Tangents, scan: Scan) -> Tensor | None:
     """Return the tangent of a result of a loop; None if it is 0.
 
     All results of a loop give the same new loop, which runs once.
@@ -232,7 +232,7 @@ class _Forward:
         spread: Positions of sequences with a tangent that is equal in all steps, and so a constant.
     """
 
-    motion: Motion
+    motion: Tangents
     scan: Scan
     given: Sequence[Tensor | None]
     active: frozenset[str]
@@ -241,7 +241,7 @@ class _Forward:
     spread: set[int] = attrs.field(factory=set, init=False)
 
     @classmethod
-    def of(cls, motion: Motion, scan: Scan, given: Sequence[Tensor | None]) -> _Forward:
+    def of(cls, motion: Tangents, scan: Scan, given: Sequence[Tensor | None]) -> _Forward:
         """Return the new loop before anything is added to the old one."""
         return cls(motion, scan, given, _active(scan, given), Emission.resuming(scan.body))
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tileir.core import Aggregation, Combination, NameScope
 from tileir.poly.affine import Affine, total
 from tileir.typed.derivatives import recurrences
-from tileir.typed.derivatives.extrema import Running
-from tileir.typed.derivatives.summation import Reading, aggregate, incoming, spread
+from tileir.typed.derivatives.extrema import RunningExtremum
+from tileir.typed.derivatives.summation import TensorAccess, aggregate, incoming, spread
 from tileir.typed.ir import Access, Constraint, Contraction
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def pushed(site: ContractionSite, tangents: Sequence[Tensor | None]) -> Tensor |
     return aggregate(product.algebra, product.points, product.result, readings, Combination.MUL)
 
 
-def _running(site: ContractionSite) -> tuple[ContractionSite | None, Running] | None:
+def _running(site: ContractionSite) -> tuple[ContractionSite | None, RunningExtremum] | None:
     """Return the site that combines the factors, if any, and their running product; None if it does not run."""
     combined: ContractionSite | None = None
     product = site
@@ -71,11 +71,11 @@ def _running(site: ContractionSite) -> tuple[ContractionSite | None, Running] | 
         if parts is None:
             return None
         combined, product = parts
-    running = Running.of(product)
+    running = RunningExtremum.of(product)
     return None if running is None else (combined, running)
 
 
-def _others(product: ContractionSite) -> Reading:
+def _others(product: ContractionSite) -> TensorAccess:
     """Return for each factor the product of the others that go to the same element of the result.
 
     By :meth:`ContractionSite.split`, the axes of the factors that the result has come first. The others become one
@@ -86,14 +86,14 @@ def _others(product: ContractionSite) -> Reading:
     indices, output = product.operation.inputs[0].indices, product.operation.output
     kept = [p for p in indices if p in output]
     if len(kept) == len(indices):
-        return Reading(algebra.constant(1.0, factors), ())
+        return TensorAccess(algebra.constant(1.0, factors), ())
     sums = [p for p in output if p not in indices and not p.is_constant]
     shape = factors.shape
     if sums:
-        return Reading(_exclusive(algebra, factors, indices, len(kept), sums), indices)
+        return TensorAccess(_exclusive(algebra, factors, indices, len(kept), sums), indices)
     flat = algebra.reshaped(factors, (*shape[: len(kept)], prod(shape[len(kept) :])))
     found = _exclusive(algebra, flat, indices[: len(kept) + 1], len(kept), ())
-    return Reading(algebra.reshaped(found, shape), indices)
+    return TensorAccess(algebra.reshaped(found, shape), indices)
 
 
 def _exclusive(

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from tileir.core import Aggregation, Combination, accumulator, contraction_types
 from tileir.poly.affine import Affine
-from tileir.typed.derivatives.summation import Reading, spread
+from tileir.typed.derivatives.summation import TensorAccess, spread
 from tileir.typed.ir import Access, Contraction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.typed.derivatives.algebra import Algebra
-    from tileir.typed.derivatives.extrema import Running
+    from tileir.typed.derivatives.extrema import RunningExtremum
     from tileir.typed.inference.values import Tensor
 
 
-def selected(running: Running, cotangent: Tensor) -> Tensor:
+def selected(running: RunningExtremum, cotangent: Tensor) -> Tensor:
     """Return the cotangents of the factors of a running product.
 
     That is, for each of them, the product of those before it times ``x[i] = g[i] + a[i+1]·x[i+1]``, the sum of the
@@ -36,7 +36,7 @@ def selected(running: Running, cotangent: Tensor) -> Tensor:
     return algebra.mul(_before(running), _solved(algebra, links, arriving, running.axis, running.direction))
 
 
-def tangent(running: Running, given: Tensor) -> Tensor:
+def tangent(running: RunningExtremum, given: Tensor) -> Tensor:
     """Return the tangent of a running product: ``x[i] = t[i] · (product before i) + a[i]·x[i-1]``."""
     site, algebra = running.site, running.site.algebra
     factors = _wide(algebra, site.value(0))
@@ -48,7 +48,7 @@ def _wide(algebra: Algebra, value: Tensor) -> Tensor:
     return algebra.emission.cast(value, accumulator(value.dtype))
 
 
-def _before(running: Running) -> Tensor:
+def _before(running: RunningExtremum) -> Tensor:
     """Return for each factor the product of those before it."""
     algebra = running.site.algebra
     return shifted(algebra, _wide(algebra, running.site.outcome().tensor), running.axis, -running.direction, 1.0)
@@ -58,7 +58,7 @@ def shifted(algebra: Algebra, value: Tensor, axis: int, distance: int, fill: flo
     """Return the elements at this distance along an axis, and ``fill`` beyond its ends."""
     here, there = _places(value, axis, distance)
     default = spread(algebra.emission, algebra.constant(fill, value), value.shape) if fill else None
-    return _assigned(algebra, here, [Reading(value, there)], Combination.NONE, default)
+    return _assigned(algebra, here, [TensorAccess(value, there)], Combination.NONE, default)
 
 
 def _solved(algebra: Algebra, links: Tensor, values: Tensor, axis: int, direction: int) -> Tensor:
@@ -66,11 +66,11 @@ def _solved(algebra: Algebra, links: Tensor, values: Tensor, axis: int, directio
     distance = 1
     while distance < values.shape[axis]:
         here, there = _places(values, axis, direction * distance)
-        farther = _assigned(algebra, here, [Reading(links, here), Reading(values, there)], Combination.MUL)
+        farther = _assigned(algebra, here, [TensorAccess(links, here), TensorAccess(values, there)], Combination.MUL)
         values = algebra.add(values, farther)
         distance *= 2
         if distance < values.shape[axis]:
-            links = _assigned(algebra, here, [Reading(links, here), Reading(links, there)], Combination.MUL)
+            links = _assigned(algebra, here, [TensorAccess(links, here), TensorAccess(links, there)], Combination.MUL)
     return values
 
 
@@ -82,7 +82,7 @@ def _places(value: Tensor, axis: int, distance: int) -> tuple[tuple[Affine, ...]
 def _assigned(
     algebra: Algebra,
     here: tuple[Affine, ...],
-    readings: Sequence[Reading],
+    readings: Sequence[TensorAccess],
     combination: Combination,
     default: Tensor | None = None,
 ) -> Tensor:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Reading:
+class TensorAccess:
     """``tensor[indices…]``."""
 
     tensor: Tensor
@@ -98,21 +98,21 @@ class Points:
         return any(size == 0 or (p.is_constant and not _holds(p, size)) for p, size in self.axes)
 
 
-def incoming(tensor: Tensor, place: Destination) -> Reading:
+def incoming(tensor: Tensor, place: Destination) -> TensorAccess:
     """Return the access at ``place`` to a tensor that broadcasts to its shape."""
     lead = len(place.shape) - len(tensor.shape)
     indices = (
         index if size == extent else Affine.constant(0)
         for size, (index, extent) in zip(tensor.shape, place.axes[lead:], strict=True)
     )
-    return Reading(tensor, tuple(indices))
+    return TensorAccess(tensor, tuple(indices))
 
 
 def aggregate(
     algebra: Algebra,
     points: Points,
     place: Destination,
-    readings: Sequence[Reading],
+    readings: Sequence[TensorAccess],
     combination: Combination,
     aggregation: Aggregation = Aggregation.SUM,
 ) -> Tensor | None:
@@ -174,8 +174,8 @@ def domain_of(contraction: Contraction, shapes: Sequence[Shape]) -> Domain | Non
 
 
 def _without_one(
-    algebra: Algebra, readings: Sequence[Reading], combination: Combination
-) -> tuple[Sequence[Reading], Combination]:
+    algebra: Algebra, readings: Sequence[TensorAccess], combination: Combination
+) -> tuple[Sequence[TensorAccess], Combination]:
     """Leave out a factor that is the constant 1."""
     if combination is Combination.MUL:
         for one, rest in (readings, readings[::-1]):
@@ -197,7 +197,7 @@ def _implied(axis: Axis, present: Iterable[Axis]) -> bool:
     return any(p == axis[0] and size <= axis[1] for p, size in present)
 
 
-def _narrowed(points: Points, place: Destination, readings: Sequence[Reading]) -> tuple[Points, Destination]:
+def _narrowed(points: Points, place: Destination, readings: Sequence[TensorAccess]) -> tuple[Points, Destination]:
     """Leave out axes of ``place`` along which all elements are equal, since nothing else depends on their index."""
     used = [name for reading in readings for p in reading.indices for name in p.indices]
     used.extend(name for p, size in points.axes if (p, size) not in place.axes for name in p.indices)
@@ -216,7 +216,7 @@ def _elementwise(
     algebra: Algebra,
     points: Points,
     place: Destination,
-    readings: Sequence[Reading],
+    readings: Sequence[TensorAccess],
     combination: Combination,
     _: Aggregation,
 ) -> Tensor | None:
@@ -257,7 +257,7 @@ def alike(emission: Emission, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [emission.cast(tensor, dtype) for tensor in tensors]
 
 
-def _fitted(reading: Reading, place: Destination) -> Shape | None:
+def _fitted(reading: TensorAccess, place: Destination) -> Shape | None:
     """Return the shape in which a reading broadcasts to ``place``: its axes are some of those, in order."""
     shape = [1] * len(place.shape)
     next_axis = 0
@@ -276,7 +276,7 @@ def _factored(
     algebra: Algebra,
     points: Points,
     place: Destination,
-    readings: Sequence[Reading],
+    readings: Sequence[TensorAccess],
     combination: Combination,
     aggregation: Aggregation,
 ) -> Tensor | None:
@@ -349,8 +349,8 @@ def _names(points: Points, missing: Iterable[Axis]) -> Iterator[str]:
 
 
 def _with_witnesses(
-    emission: Emission, readings: Sequence[Reading], combination: Combination, kept: Sequence[Axis]
-) -> tuple[tuple[Reading, ...], Combination]:
+    emission: Emission, readings: Sequence[TensorAccess], combination: Combination, kept: Sequence[Axis]
+) -> tuple[tuple[TensorAccess, ...], Combination]:
     """Add an access with these polynomials: to ones, or if no more operands fit, to the last one, repeated."""
     if not kept:
         return tuple(readings), combination
@@ -358,9 +358,9 @@ def _with_witnesses(
     *others, last = readings
     if combination is Combination.NONE and last.tensor.shape:
         one = emission.constant(arithmetic.rounded(1.0, last.tensor.dtype), last.tensor.dtype)
-        return (last, Reading(spread(emission, one, sizes), indices)), Combination.MUL
+        return (last, TensorAccess(spread(emission, one, sizes), indices)), Combination.MUL
     wide = spread(emission, last.tensor, sizes)
-    return (*others, Reading(wide, (*last.indices, *indices))), combination
+    return (*others, TensorAccess(wide, (*last.indices, *indices))), combination
 
 
 def spread(emission: Emission, tensor: Tensor, sizes: Shape) -> Tensor:

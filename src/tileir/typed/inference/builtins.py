@@ -28,7 +28,7 @@ from tileir.typed.inference.emission import Emission, adapt
 from tileir.typed.inference.numbers import natural_dtype
 from tileir.typed.inference.overrides import OVERRIDES
 from tileir.typed.inference.shapes import SHAPES
-from tileir.typed.inference.values import Group, Known, Number, Operand, Result, Scalar, Stream, Tensor
+from tileir.typed.inference.values import ConstantScalar, Group, Number, Operand, Result, Scalar, Stream, Tensor
 from tileir.typed.ir import Access, Contraction, Coordinate, Elementwise, Shape, TensorType
 
 ROUNDS: Final = 10
@@ -197,10 +197,12 @@ def _bits_as(dtype: DType, emission: Emission, operands: Sequence[Operand], span
 def _expect(dtype: DType, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Return a value whose dtype is ``dtype``; a constant or number without one gets it."""
     value = scalar(operands[0])
-    if isinstance(value, Known | Number) and value.dtype is None:
-        natural = natural_dtype(value) if isinstance(value, Known) else value.natural
+    if isinstance(value, ConstantScalar | Number) and value.dtype is None:
+        natural = natural_dtype(value) if isinstance(value, ConstantScalar) else value.natural
         if adapts(TensorType(natural, (), weak=True), dtype):
-            return adapt(value, dtype, span) if isinstance(value, Known) else emission.literal(value, dtype, span)
+            return (
+                adapt(value, dtype, span) if isinstance(value, ConstantScalar) else emission.literal(value, dtype, span)
+            )
     if value.dtype is not dtype:
         found = "a number" if value.dtype is None else value.dtype.value
         raise fail("TIL317", f"{operands[0].label} is {found}, where {dtype.value} is declared; convert it", span)
@@ -234,7 +236,7 @@ def _widen(emission: Emission, operands: Sequence[Operand], span: Span | None) -
 
 
 def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
-    return apply(emission, Op.DIV, [Operand(Known(1), span), operands[0]], span)
+    return apply(emission, Op.DIV, [Operand(ConstantScalar(1), span), operands[0]], span)
 
 
 def _computed(emission: Emission, operand: Operand, span: Span | None) -> Operand:
@@ -248,19 +250,19 @@ def _computed(emission: Emission, operand: Operand, span: Span | None) -> Operan
 def _relu(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Expand to ``x < 0 ? 0 : x``, which keeps NaN and is one instruction, unlike maximum."""
     x = _computed(emission, operands[0], span)
-    negative = _call(emission, Op.CMP_LT, span, scalar(x), Known(0))
-    return apply(emission, Op.COND, [negative, Operand(Known(0), span), x], span)
+    negative = _call(emission, Op.CMP_LT, span, scalar(x), ConstantScalar(0))
+    return apply(emission, Op.COND, [negative, Operand(ConstantScalar(0), span), x], span)
 
 
 def _sign(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     """Expand to ``x > 0 ? 1 : x < 0 ? -1 : x``, which keeps zeros and NaN; unsigned values need no second test."""
     rest = _computed(emission, operands[0], span)
     x = scalar(rest)
-    positive = _call(emission, Op.CMP_GT, span, x, Known(0))
+    positive = _call(emission, Op.CMP_GT, span, x, ConstantScalar(0))
     if x.dtype is None or x.dtype.is_signed or x.dtype.is_bool:
-        negative = _call(emission, Op.CMP_LT, span, x, Known(0))
-        rest = _call(emission, Op.COND, span, scalar(negative), Known(-1), x)
-    return apply(emission, Op.COND, [positive, Operand(Known(1), span), rest], span)
+        negative = _call(emission, Op.CMP_LT, span, x, ConstantScalar(0))
+        rest = _call(emission, Op.COND, span, scalar(negative), ConstantScalar(-1), x)
+    return apply(emission, Op.COND, [positive, Operand(ConstantScalar(1), span), rest], span)
 
 
 def _logical(op: Op, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -287,7 +289,7 @@ def _match(_: Emission, operands: Sequence[Operand], span: Span | None) -> Resul
         if operands[1].name is None and operands[1].span == span:  # written by an operation: its text is no size
             raise fail("TIL312", f"{own} is {left}, but {other} needs {right}", span)
         raise fail("TIL312", f"{own} is {left} and {other} is {right}, but both must match", span)
-    return Known(left)
+    return ConstantScalar(left)
 
 
 def _broadcast(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -298,12 +300,12 @@ def _broadcast(_: Emission, operands: Sequence[Operand], span: Span | None) -> R
             f"{operands[0].label} is {left} and {operands[1].label} is {right}; they must be equal, or one of them 1",
             span,
         )
-    return Known(right if left == 1 else left)
+    return ConstantScalar(right if left == 1 else left)
 
 
 def _assertion(_: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     value = scalar(operands[0])
-    if not isinstance(value, Known):
+    if not isinstance(value, ConstantScalar):
         raise fail("TIL306", "an assertion must be known when compiling", operands[0].span)
     if value.value == 0:
         raise fail("TIL312", "this assertion does not hold for these shapes", span)

@@ -18,7 +18,7 @@ from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import check_storage, common_dtype, scalar
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.faults import Faults
-from tileir.typed.inference.values import Known, Operand, Scalar, Tensor
+from tileir.typed.inference.values import ConstantScalar, Operand, Scalar, Tensor
 from tileir.typed.ir import Access, Constraint, Contraction, Shape
 
 T = TypeVar("T")
@@ -209,7 +209,9 @@ def _default_name(
     if value.shape != shape:
         message = f"default {statement.default.name!r} has shape {list(value.shape)}, but the result has {list(shape)}"
         raise fail("TIL310", message, statement.default.span)
-    check_storage([(repr(statement.default.name), value), (repr(statement.name), Known(0, dtype))], statement.span)
+    check_storage(
+        [(repr(statement.default.name), value), (repr(statement.name), ConstantScalar(0, dtype))], statement.span
+    )
     if isinstance(value, Tensor):
         return scope.emission.cast(value, dtype, statement.default.span).name
     return scope.emission.literal(value, dtype, statement.default.span).name

@@ -20,7 +20,7 @@ from tileir.core import (
 from tileir.typed.dims import fold
 from tileir.typed.inference.emission import Emission, adapt, broadcast_shape
 from tileir.typed.inference.numbers import is_float, natural_dtype
-from tileir.typed.inference.values import Group, Known, Number, Operand, Scalar, Stream, Tensor
+from tileir.typed.inference.values import ConstantScalar, Group, Number, Operand, Scalar, Stream, Tensor
 from tileir.typed.ir import Shape
 
 
@@ -45,7 +45,7 @@ def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | 
     spans = [operand.span for operand in operands][len(values) - len(typed) :]
     dtype = _operand_dtype(op, common_dtype(typed), span)
     fixed = None if all(value.dtype is None for value in typed) else dtype
-    known = [value for value in values if isinstance(value, Known)]
+    known = [value for value in values if isinstance(value, ConstantScalar)]
     if len(known) == len(values):
         return folded(op, known, fixed, spans, span)
     scalars = [value for value in values if not isinstance(value, Tensor)]
@@ -63,8 +63,8 @@ def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | 
 
 
 def folded(
-    op: Op, values: Sequence[Known], dtype: DType | None, spans: Sequence[Span | None], span: Span | None
-) -> Known:
+    op: Op, values: Sequence[ConstantScalar], dtype: DType | None, spans: Sequence[Span | None], span: Span | None
+) -> ConstantScalar:
     """Compute ``op`` on constants.
 
     Args:
@@ -100,8 +100,8 @@ def scalar(operand: Operand) -> Scalar:
 
 def convert(emission: Emission, value: Scalar, dtype: DType, span: Span | None) -> Scalar:
     """Return ``value`` in ``dtype``, as by a cast of the program; constants stay constants."""
-    if isinstance(value, Known):
-        return Known(rounded(value.value, dtype), dtype)
+    if isinstance(value, ConstantScalar):
+        return ConstantScalar(rounded(value.value, dtype), dtype)
     if isinstance(value, Number):
         return emission.numbers.cast(value, dtype, emission.stem, span)
     return emission.cast(value, dtype, span)
@@ -147,7 +147,7 @@ def check_storage(operands: Sequence[tuple[str, Scalar]], span: Span | None) -> 
 def truth(emission: Emission, operand: Operand) -> Tensor:
     """Return the bool tensor ``operand != 0``."""
     value = scalar(operand)
-    if isinstance(value, Known):
+    if isinstance(value, ConstantScalar):
         return emission.constant(value.value != 0, DType.BOOL, operand.span)
     if isinstance(value, Number):
         return emission.cast(value, DType.BOOL, operand.span)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core import DType, NameScope, Op, Span, attrs, fail, fits, rounded
 from tileir.typed.inference.numbers import Numbers, natural_dtype
-from tileir.typed.inference.values import Known, Number, Scalar, Tensor
+from tileir.typed.inference.values import ConstantScalar, Number, Scalar, Tensor
 from tileir.typed.ir import Cast, Constant, Elementwise, Function, Operation, Shape, Value
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Emission:
 
     def cast(self, value: Scalar, dtype: DType, span: Span | None = None) -> Tensor:
         """Return ``value`` as a tensor of ``dtype``; a constant is converted at once, a number by each call."""
-        if isinstance(value, Known):
+        if isinstance(value, ConstantScalar):
             return self.constant(rounded(value.value, dtype), dtype, span)
         if isinstance(value, Number):
             converted = value if value.dtype is dtype else self.numbers.cast(value, dtype, self.stem, span)
@@ -168,7 +168,7 @@ class Emission:
             self.observer.natural(value, dtype)
         return self.literal(value, dtype, span)
 
-    def literal(self, value: Known | Number, dtype: DType, span: Span | None = None) -> Tensor:
+    def literal(self, value: ConstantScalar | Number, dtype: DType, span: Span | None = None) -> Tensor:
         """Return a constant or number as a tensor of ``dtype``, to which it adapts or is converted.
 
         Raises:
@@ -217,7 +217,7 @@ def nameless(operation: Operation) -> Operation:
     return attrs.evolve(operation, name="")
 
 
-def adapt(value: Known, dtype: DType, span: Span | None) -> Known:
+def adapt(value: ConstantScalar, dtype: DType, span: Span | None) -> ConstantScalar:
     """Give a literal the dtype of its operation; a typed constant remains as it is.
 
     Raises:
@@ -231,7 +231,7 @@ def adapt(value: Known, dtype: DType, span: Span | None) -> Known:
             f"{value.value} does not fit in {dtype.value}; cast it, or the operand beside it, to a type that holds it",
             span,
         )
-    return Known(rounded(value.value, dtype), dtype)
+    return ConstantScalar(rounded(value.value, dtype), dtype)
 
 
 def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:

@@ -13,7 +13,7 @@ import attrs
 from tileir.core import Diagnostic, DType, Span, TileError
 from tileir.tile import ir as tile
 from tileir.typed.inference.emission import Emission
-from tileir.typed.inference.values import Known, Number, PoisonedError, Scalar
+from tileir.typed.inference.values import ConstantScalar, Number, PoisonedError, Scalar
 from tileir.typed.ir import Contraction, Shape
 
 S = TypeVar("S")
@@ -61,8 +61,8 @@ class Observer(Protocol):
     def promoted(self, emission: Emission, values: Sequence[Scalar], dtype: DType, span: Span | None) -> None:
         """Receive the operands of an operation, and the dtype in which they are computed."""
 
-    def natural(self, value: Known | Number, dtype: DType) -> None:
+    def natural(self, value: ConstantScalar | Number, dtype: DType) -> None:
         """Receive a constant or number whose dtype no other operand determines."""
 
-    def literal(self, value: Known, dtype: DType, span: Span | None) -> None:
+    def literal(self, value: ConstantScalar, dtype: DType, span: Span | None) -> None:
         """Receive a constant and the dtype in which it is computed."""

@@ -33,9 +33,9 @@ from tileir.typed.inference.faults import Faults, Observer
 from tileir.typed.inference.numbers import as_tensors, is_float, natural_dtype, number_of, number_type, replayed
 from tileir.typed.inference.overrides import escaped_upstreams
 from tileir.typed.inference.values import (
+    ConstantScalar,
     DifferentiatedError,
     Group,
-    Known,
     Number,
     Operand,
     PoisonedError,
@@ -118,7 +118,7 @@ def scan(
 
 def kind_of(value: Scalar) -> TensorType:
     """Return the type of a value in a step: constants without a dtype are numbers there too, integers known ones."""
-    if isinstance(value, Known) and type(value.value) is int:
+    if isinstance(value, ConstantScalar) and type(value.value) is int:
         kind = number_type(value.value) if value.dtype is None else TensorType(value.dtype, ())
         return attrs.evolve(kind or TensorType(natural_dtype(value), (), weak=True), value=value.value)
     if value.dtype is not None:
@@ -492,7 +492,7 @@ class _Inference:
         self._bind_dims(parameter, given.shape)
         check_dtype(parameter, given)
         if parameter.name in self.sizing:
-            self._bound[parameter.name] = Known(_sizing_value(parameter, given))
+            self._bound[parameter.name] = ConstantScalar(_sizing_value(parameter, given))
             return
         if given.weak:
             number = number_of(parameter.name, given)
@@ -521,9 +521,9 @@ class _Inference:
             return
         bound = self._bound[name.name]
         if bound is None:
-            self._bound[name.name] = Known(extent)
+            self._bound[name.name] = ConstantScalar(extent)
             self._places[name.name] = place
-        elif not isinstance(bound, Known):
+        elif not isinstance(bound, ConstantScalar):
             raise fail("TIL202", f"{name.name!r} is an input, so no dimension can have that name", name.span)
         elif bound.value != extent:
             message = f"{name.name!r} is {bound.value} on {self._places[name.name]}, but {extent} on {place}"
@@ -574,7 +574,7 @@ class _Inference:
         self._bind_dims(statement, statement.shape)
         value = statement.value
         if not isinstance(value, ArrayValue):
-            return Known(value, DType.BOOL if isinstance(value, bool) else None)
+            return ConstantScalar(value, DType.BOOL if isinstance(value, bool) else None)
         if not value.shape:
             return read_constant(value.numpy(), value.dtype)
         name = self.emission.fresh() if statement.name in self.results else statement.name  # a result is a copy
@@ -627,7 +627,7 @@ class _Inference:
         span = node.span
         match node:
             case tile.IntLiteral(value=value) | tile.FloatLiteral(value=value):
-                return Operand(Known(value), span)
+                return Operand(ConstantScalar(value), span)
             case tile.Name(name=name):
                 return self.lookup(name, span)
             case tile.IndexName(name=name):

@@ -14,7 +14,7 @@ import attrs
 
 from tileir.core import Domain, DType, NameScope, Op, Span, fits, float_for, needed, promote_all, reached
 from tileir.tile import ir as tile
-from tileir.typed.inference.values import Known, Number, Scalar, Tensor
+from tileir.typed.inference.values import ConstantScalar, Number, Scalar, Tensor
 from tileir.typed.ir import (
     Function,
     NumberArithmetic,
@@ -44,7 +44,7 @@ def number_of(name: str, kind: TensorType) -> Number:
     return Number(name, kind.dtype, kind.dtype if kind.dtype.is_bool else None)
 
 
-def natural_dtype(value: Known | Number) -> DType:
+def natural_dtype(value: ConstantScalar | Number) -> DType:
     """Return the dtype if no other operand determines it: i32, i64 if needed, or f32."""
     if value.dtype is not None:
         return value.dtype
@@ -55,7 +55,7 @@ def natural_dtype(value: Known | Number) -> DType:
     return DType.I32 if fits(value.value, DType.I32) else DType.I64
 
 
-def is_float(value: Known | Number) -> bool:
+def is_float(value: ConstantScalar | Number) -> bool:
     """Return whether a scalar adapts as a float literal does, or has a float dtype."""
     if value.dtype is not None:
         return value.dtype.is_float
@@ -80,7 +80,7 @@ class Numbers:
     _casts: dict[tuple[str, DType], Number] = attrs.field(factory=dict, init=False)
 
     def arithmetic(
-        self, op: Op, values: Sequence[Known | Number], dtype: DType | None, stem: str, span: Span | None
+        self, op: Op, values: Sequence[ConstantScalar | Number], dtype: DType | None, stem: str, span: Span | None
     ) -> Number:
         """Return the result of ``op`` on numbers and constants.
 
@@ -133,7 +133,7 @@ class Numbers:
         numbers = [value.number for value in self.inputs.values() if value.number is not None]
         return tuple(needed(self.steps.values(), numbers, attrgetter("name"), step_inputs))
 
-    def _name(self, value: Known | Number, stem: str) -> str:
+    def _name(self, value: ConstantScalar | Number, stem: str) -> str:
         if isinstance(value, Number):
             return value.name
         key = (value.dtype, repr(value.value))
@@ -155,7 +155,7 @@ def replayed(
     for step in function.numbers:
         match step:
             case NumberLiteral(value=value, dtype=dtype):
-                values[step.name] = Known(value, dtype)
+                values[step.name] = ConstantScalar(value, dtype)
             case NumberCast(input=source, dtype=dtype):
                 values[step.name] = cast(values[source], dtype)
             case NumberArithmetic(op=op, inputs=inputs):

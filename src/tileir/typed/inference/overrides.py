@@ -11,7 +11,7 @@ from tileir.typed.inference.elementwise import apply, common_dtype, convert, sca
 from tileir.typed.inference.emission import Emission, broadcasts_to
 from tileir.typed.inference.numbers import is_float
 from tileir.typed.inference.shapes import reduce_to
-from tileir.typed.inference.values import DifferentiatedError, Known, Number, Operand, Result, Scalar, Tensor
+from tileir.typed.inference.values import ConstantScalar, DifferentiatedError, Number, Operand, Result, Scalar, Tensor
 from tileir.typed.ir import Checkpoint, Function, Override, Shape, Upstream
 from tileir.typed.templates import free_upstreams
 
@@ -59,7 +59,7 @@ def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tenso
         raise DifferentiatedError(emission.numbers.arguments(x))
     if isinstance(x, Number):
         x = emission.tensor(x, target.span)
-    if isinstance(x, Known):
+    if isinstance(x, ConstantScalar):
         raise fail("TIL321", f"{target.label} is a constant, which has no derivative; leave the pair out", target.span)
     if not x.dtype.is_float:
         message = f"{target.label} is {x.dtype.value}, and only floats have derivatives; cast it, as in as_f32(…)"
@@ -124,7 +124,7 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
         """Apply ``op``; faults of the user are reported for the whole call."""
         return apply(emission, op, [Operand(value, span) for value in values], span)
 
-    rest_p, rest_t = emit(Op.SUB, Known(1), p), emit(Op.SUB, Known(1), t)
+    rest_p, rest_t = emit(Op.SUB, ConstantScalar(1), p), emit(Op.SUB, ConstantScalar(1), t)
     log_p, log_rest = emit(Op.LOG, p), emit(Op.LOG, rest_p)
     result = emit(Op.SUB, emit(Op.MUL, emit(Op.NEG, t), log_p), emit(Op.MUL, rest_t, log_rest))
     if not isinstance(result, Tensor):

@@ -26,7 +26,7 @@ from tileir.tile.functions import SCATTER_LAST, SCATTERS, SIZE
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
 from tileir.typed.inference.emission import Emission
-from tileir.typed.inference.values import Group, Known, Operand, Result, Tensor
+from tileir.typed.inference.values import ConstantScalar, Group, Operand, Result, Tensor
 from tileir.typed.ir import (
     Access,
     Argsort,
@@ -83,7 +83,7 @@ def _shape(emission: Emission, operands: Sequence[Operand], span: Span | None) -
 
 def _size(_: Emission, operands: Sequence[Operand], __: Span | None) -> Result:
     shape = scalar(operands[0]).shape
-    return Known(shape[_axis(operands[1], shape)])
+    return ConstantScalar(shape[_axis(operands[1], shape)])
 
 
 def _reshape(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:

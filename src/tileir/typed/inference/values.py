@@ -11,7 +11,7 @@ _LABEL_LENGTH: Final = 40
 
 
 @attrs.frozen
-class Known:
+class ConstantScalar:
     """A scalar known when compiling.
 
     Literals, dimensions and arithmetic on them have no dtype and adapt to the other operand, until a cast gives them
@@ -34,7 +34,7 @@ class Number:
     Attributes:
         name: The argument or step that has the value.
         natural: ``dtype``, or the kind of a number without one: f64 or the first of i32, i64 and u64 that holds it.
-        dtype: None if it adapts to the other operand, as in :class:`Known`.
+        dtype: None if it adapts to the other operand, as in :class:`ConstantScalar`.
     """
 
     name: str
@@ -71,10 +71,10 @@ class Stream:
     sizes: Shape
 
 
-Scalar: TypeAlias = Known | Number | Tensor
+Scalar: TypeAlias = ConstantScalar | Number | Tensor
 """An operand of elementwise operations."""
 
-Result: TypeAlias = Known | Number | Tensor | Group | Stream
+Result: TypeAlias = ConstantScalar | Number | Tensor | Group | Stream
 
 
 @attrs.frozen

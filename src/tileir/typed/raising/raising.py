@@ -52,7 +52,7 @@ from tileir.tile.text.grammar import is_index_name
 from tileir.tile.traversal import walk
 from tileir.typed.dataflow import loop_of, loops_of
 from tileir.typed.inference.elementwise import common_dtype
-from tileir.typed.inference.values import Known, Scalar, Tensor
+from tileir.typed.inference.values import ConstantScalar, Scalar, Tensor
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -131,7 +131,7 @@ def operand_literals(constants: Sequence[Constant], others: Sequence[DType], dty
         dtype: The dtype in which the operation works.
     """
     values: list[Scalar] = [Tensor("", other, ()) for other in others]
-    values += [Known(constant.value) for constant in constants]
+    values += [ConstantScalar(constant.value) for constant in constants]
     if not dtype.is_bool and common_dtype(values) is dtype:
         return [literal(constant.value, dtype) for constant in constants]
     return [typed_literal(constant) for constant in constants]

@@ -24,8 +24,8 @@ from tileir.typed.ir import (
 )
 from tileir.typed.sharding.local import (
     Chunk,
-    Meeting,
-    Rounds,
+    CollectiveLoop,
+    CollectiveOperation,
     Run,
     Step,
     boxes_of,
@@ -36,7 +36,7 @@ from tileir.typed.sharding.local import (
     terms_of,
 )
 from tileir.typed.sharding.needs import REPEATED, needed, reads
-from tileir.typed.sharding.overlapped_merges import InPieces, apart, merged_in_pieces, pieces_of
+from tileir.typed.sharding.overlapped_merges import ChunkedMerge, apart, merged_in_pieces, pieces_of
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.prices import ANY_MODEL, LEAST_CLEAN
 
@@ -59,7 +59,7 @@ class Border:
 
 
 @attrs.frozen
-class Pieced:
+class ChunkedAggregate:
     """An aggregate that a rank computes in pieces to merge it.
 
     Attributes:
@@ -72,7 +72,7 @@ class Pieced:
 
 
 @attrs.frozen
-class Bordered:
+class HaloFunction:
     """A function of parts with halos, in two steps.
 
     Attributes:
@@ -86,7 +86,7 @@ class Bordered:
     borders: tuple[Border, ...]
 
 
-PlannedStep: TypeAlias = "Step | Bordered | Pieced"
+PlannedStep: TypeAlias = "Step | HaloFunction | ChunkedAggregate"
 
 
 def bordered_steps(
@@ -130,15 +130,15 @@ def touched(step: PlannedStep) -> tuple[str, ...]:
     """Return the values that a step computes or reads, halos of borders last."""
     if isinstance(step, Collective):
         return step.name, *step.inputs
-    if isinstance(step, Rounds):
+    if isinstance(step, CollectiveLoop):
         return *step.results, *operands(step.loop)
-    if isinstance(step, Meeting):
+    if isinstance(step, CollectiveOperation):
         return step.operation.name, *reads(step.operation)
-    if isinstance(step, Pieced):
+    if isinstance(step, ChunkedAggregate):
         windows = (name for _, piece in step.pieces for name, _ in piece.windows)
         return step.collective.name, *dict.fromkeys(windows)
-    function = step.inner if isinstance(step, Bordered) else step
-    halos = step.halos if isinstance(step, Bordered) else ()
+    function = step.inner if isinstance(step, HaloFunction) else step
+    halos = step.halos if isinstance(step, HaloFunction) else ()
     return *function.outputs, *(value.name for value in function.inputs), *halos
 
 
@@ -159,11 +159,11 @@ def _beside(steps: Sequence[PlannedStep]) -> set[str]:
             coming.difference_update(read)
             coming.add(step.name)
             continue
-        halos = step.halos if isinstance(step, Bordered) else ()
+        halos = step.halos if isinstance(step, HaloFunction) else ()
         coming.difference_update(name for name in read if name not in halos)
         found.update(coming)
         coming.difference_update(halos)
-        if isinstance(step, Pieced):
+        if isinstance(step, ChunkedAggregate):
             coming.add(step.collective.name)
             found.update([step.collective.name] if len(step.pieces) > 1 else ())
     return found
@@ -297,12 +297,14 @@ class _Split:
 
     # --- one of them ---
 
-    def pieced(self, run: Run, merge: InPieces) -> Pieced:
+    def pieced(self, run: Run, merge: ChunkedMerge) -> ChunkedAggregate:
         """Return a run of one operation, whose result is merged, in pieces."""
         pieces, name = pieces_of(self.program, merge, self.rank), merge.collective.input
-        return Pieced(merge.collective, tuple((ranks, self._border(run, {name: box})) for ranks, box in pieces))
+        return ChunkedAggregate(
+            merge.collective, tuple((ranks, self._border(run, {name: box})) for ranks, box in pieces)
+        )
 
-    def bordered(self, run: Run, halos: Sequence[str]) -> Bordered:
+    def bordered(self, run: Run, halos: Sequence[str]) -> HaloFunction:
         """Return a run that reads halos in two steps."""
         without = {halo: self.halos[halo] for halo in halos}
         inputs = tuple(dict.fromkeys(without.get(name, name) for name in run.inputs))
@@ -317,7 +319,7 @@ class _Split:
         for name in run.outputs:
             for side, slab in _slabs(self.boxes[name], self.clean.get(name, self.boxes[name])):
                 sides.setdefault(side, {})[name] = slab
-        return Bordered(
+        return HaloFunction(
             local_function(self.program, inner, self.rank, {**self.boxes, **trimmed}),
             tuple(halos),
             tuple(self._border(run, sides[side]) for side in sorted(sides)),

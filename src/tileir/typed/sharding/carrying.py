@@ -34,12 +34,12 @@ from tileir.typed.ir import (
     Scatter,
     Shape,
 )
-from tileir.typed.sharding.collective_operations import Met, met_axes, met_way
+from tileir.typed.sharding.collective_operations import CollectiveSharding, met_axes, met_way
 from tileir.typed.sharding.mesh import Mesh, Split, balanced
 from tileir.typed.sharding.needs import ROWS, joined_axes
 from tileir.typed.sharding.partitioned import Share
 
-Way: TypeAlias = "tuple[int, Split] | Share | Met"
+Way: TypeAlias = "tuple[int, Split] | Share | CollectiveSharding"
 """A split of an axis of the result, a division of terms, or a split of an axis while ranks meet."""
 
 
@@ -107,7 +107,7 @@ def free_ways(operation: Operation, axes: tuple[str, ...], mesh: Mesh, shapes: M
             yield from _merged(shapes[operation.input], operation.shape, order, mesh)
 
 
-def _met(operation: Operation, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Met]:
+def _met(operation: Operation, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[CollectiveSharding]:
     if axis in met_axes(operation, shapes):
         yield met_way(operation, axis, split.axes, len(split.intervals), shapes)
 

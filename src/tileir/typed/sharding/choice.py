@@ -23,7 +23,7 @@ from tileir.typed.sharding.mesh import Layout, Mesh, whole
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.prices import CALLS, Prices
-from tileir.typed.sharding.spreading import Spread, Spreads, layouts_of, nameless
+from tileir.typed.sharding.spreading import OperationSharding, OperationShardings, layouts_of, nameless
 
 _ROWS: Final = 64
 """Greatest number of rows of a table."""
@@ -36,7 +36,7 @@ _LOOPS: Final = 6
 
 Held: TypeAlias = tuple[int, ...]
 """Numbers of the layouts in which a value is available, beginning with the original one."""
-Decision: TypeAlias = "Layout | Spread"
+Decision: TypeAlias = "Layout | OperationSharding"
 Trace: TypeAlias = "tuple[tuple[Trace, ...], str, Decision]"
 """A decision on a value, after earlier decisions."""
 Rows: TypeAlias = "dict[tuple[Held, ...], tuple[float, Trace]]"
@@ -122,12 +122,12 @@ class _Choice:
     uses: Counter[str] = attrs.field(factory=Counter)
     tables: dict[str, _Table] = attrs.field(factory=dict)
     done: list[_Table] = attrs.field(factory=list)
-    spreads: dict[tuple[object, ...], Spreads] = attrs.field(factory=dict)
+    spreads: dict[tuple[object, ...], OperationShardings] = attrs.field(factory=dict)
     numbers: dict[Layout, int] = attrs.field(factory=dict)
     layouts: list[Layout] = attrs.field(factory=list)
     looped: dict[tuple[Scan, Partitioned | None], float] = attrs.field(factory=dict)
     moves: dict[tuple[Held, int, int, float], tuple[float, int]] = attrs.field(factory=dict)
-    needed: dict[Spread, tuple[int, ...]] = attrs.field(factory=dict)
+    needed: dict[OperationSharding, tuple[int, ...]] = attrs.field(factory=dict)
 
     def decisions(self) -> dict[str, Decision]:
         """Return the decisions behind the cheapest rows of all tables."""
@@ -241,7 +241,9 @@ class _Choice:
         layout = whole(operation.shape) if step is None else result_layout(operation, step)
         needs = {name: whole(self.defined[name].shape) for name in operands(operation)}
         needs |= {} if step is None else dict(needs_of(operation, step))
-        spread = Spread(layout, (), final or layout, needs, self._loop_seconds(operation, layout, final, step))
+        spread = OperationSharding(
+            layout, (), final or layout, needs, self._loop_seconds(operation, layout, final, step)
+        )
         numbers = {name: self._number(spread.needs[name]) for name in names}
         parts = [self._laid(table, numbers, 0.0) for table in tables]
         self._combine(found, operation, spread, self._number(spread.target), parts)
@@ -256,7 +258,9 @@ class _Choice:
             seconds += self.prices.exchange(moved(layout, final, self.prices.mesh) * operation.dtype.itemsize)
         return seconds
 
-    def _combine(self, found: Rows, operation: Operation, spread: Spread, number: int, parts: Sequence[Rows]) -> None:
+    def _combine(
+        self, found: Rows, operation: Operation, spread: OperationSharding, number: int, parts: Sequence[Rows]
+    ) -> None:
         """Add a row for each combination of rows of the operands, after an operation with this spread."""
         own = ((number,),) if self.uses[operation.name] else ()
         combined: list[tuple[tuple[Held, ...], float, tuple[Trace, ...]]] = [((), spread.seconds, ())]
@@ -278,14 +282,14 @@ class _Choice:
         place = table.names.index(name)
         return [self.layouts[number] for number in dict.fromkeys(key[place][0] for key in table.rows)]
 
-    def _spreads(self, operation: Operation, called: Mapping[str, str]) -> Spreads:
+    def _spreads(self, operation: Operation, called: Mapping[str, str]) -> OperationShardings:
         like, final = nameless(operation), self.wanted.get(operation.name)
         kinds = tuple((self.defined[name].dtype, self.defined[name].shape) for name in called)
         key = (like, kinds, final)
         if key not in self.spreads:
             shapes = {number: shape for number, (_, shape) in zip(called.values(), kinds, strict=True)}
             dtypes = {number: dtype for number, (dtype, _) in zip(called.values(), kinds, strict=True)}
-            self.spreads[key] = Spreads(like, shapes, dtypes, final, self.prices)
+            self.spreads[key] = OperationShardings(like, shapes, dtypes, final, self.prices)
         return self.spreads[key]
 
     def _laid(self, table: _Table, needs: Mapping[str, int], beside: float) -> Rows:

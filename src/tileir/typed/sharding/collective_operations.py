@@ -27,7 +27,7 @@ KINDS: Final[Mapping[type[Operation], CollectiveKind]] = {
 
 
 @attrs.frozen(cache_hash=True)
-class Met:
+class CollectiveSharding:
     """A way to spread an operation: along an axis of the result, while ranks meet in it.
 
     Attributes:
@@ -74,12 +74,16 @@ def meets(operation: Operation, placements: Mapping[str, Placement]) -> tuple[st
     return split.axes if len(set(split.intervals)) > 1 else ()
 
 
-def met_way(operation: Operation, axis: int, axes: tuple[str, ...], parts: int, shapes: Mapping[str, Shape]) -> Met:
+def met_way(
+    operation: Operation, axis: int, axes: tuple[str, ...], parts: int, shapes: Mapping[str, Shape]
+) -> CollectiveSharding:
     """Return the way to split a result along an axis while ranks along some axes of a mesh meet."""
     size = operation.shape[axis]
     if isinstance(operation, Argsort):
-        return Met(axis, Split(axes, filled(size, parts, _length(size, shapes[operation.input][axis], parts))))
-    return Met(axis, Split(axes, balanced(size, parts)))
+        return CollectiveSharding(
+            axis, Split(axes, filled(size, parts, _length(size, shapes[operation.input][axis], parts)))
+        )
+    return CollectiveSharding(axis, Split(axes, balanced(size, parts)))
 
 
 def _length(count: int, size: int, parts: int) -> int:

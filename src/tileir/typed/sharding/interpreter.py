@@ -18,7 +18,7 @@ from tileir.core.numbers.arithmetic import merge
 from tileir.core.numbers.number_system import REAL
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, Function, Operation, ScanPart, Value, operands
-from tileir.typed.sharding.local import Meeting, Rounds, Step, local_steps
+from tileir.typed.sharding.local import CollectiveLoop, CollectiveOperation, Step, local_steps
 from tileir.typed.sharding.mesh import Layout, Mesh
 from tileir.typed.sharding.needs import reads
 from tileir.typed.sharding.partitioned import Partitioned
@@ -53,16 +53,16 @@ def interpret_parts(program: Partitioned, inputs: Mapping[str, Parts]) -> dict[s
         first = steps[0]
         if isinstance(first, Collective):
             values[first.name] = exchanged(first, [values[name] for name in first.inputs], program.mesh)
-        elif isinstance(first, Rounds):
+        elif isinstance(first, CollectiveLoop):
             values.update(_looped(first, values))
-        elif isinstance(first, Meeting):
+        elif isinstance(first, CollectiveOperation):
             values[first.operation.name] = met(program, first.operation, values)
         else:
             values.update(_run(steps, values))
     return {name: values[name] for name in program.function.outputs}
 
 
-def _looped(rounds: Rounds, values: Mapping[str, Parts]) -> dict[str, Parts]:
+def _looped(rounds: CollectiveLoop, values: Mapping[str, Parts]) -> dict[str, Parts]:
     """Return the results of a loop in whose steps ranks meet."""
     loop, names = rounds.loop, [value.name for value in rounds.step.function.inputs]
     carries, rest = len(loop.carries), len(loop.carries) + len(loop.sequences)

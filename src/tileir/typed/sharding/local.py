@@ -50,7 +50,7 @@ from tileir.typed.sharding.rows import Rows
 
 
 @attrs.frozen
-class Rounds:
+class CollectiveLoop:
     """A loop in whose steps ranks meet.
 
     Attributes:
@@ -65,14 +65,14 @@ class Rounds:
 
 
 @attrs.frozen
-class Meeting:
+class CollectiveOperation:
     """An operation in which ranks meet along some axes of the mesh."""
 
     operation: Operation
     axes: tuple[str, ...]
 
 
-Step: TypeAlias = "Function | Collective | Rounds | Meeting"
+Step: TypeAlias = "Function | Collective | CollectiveLoop | CollectiveOperation"
 """A function of parts of arrays, by their names, or a step in which ranks meet, in one order on all ranks."""
 
 
@@ -109,16 +109,16 @@ class Run:
     outputs: tuple[str, ...]
 
 
-Chunk: TypeAlias = "list[Operation] | Collective | Rounds | Meeting"
+Chunk: TypeAlias = "list[Operation] | Collective | CollectiveLoop | CollectiveOperation"
 """Consecutive operations, or a step between them in which ranks meet."""
 
 
-def met_with(chunk: Collective | Rounds | Meeting) -> tuple[str, ...]:
+def met_with(chunk: Collective | CollectiveLoop | CollectiveOperation) -> tuple[str, ...]:
     """Return the values that a step in which ranks meet reads."""
     match chunk:
-        case Rounds(loop=loop):
+        case CollectiveLoop(loop=loop):
             return operands(loop)
-        case Meeting(operation=operation):
+        case CollectiveOperation(operation=operation):
             return reads(operation)
         case _:
             return chunk.inputs
@@ -138,7 +138,7 @@ def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[st
         if isinstance(operation, Collective):
             chunks += [operation, []]
         elif operation.name in program.meetings:
-            chunks += [Meeting(operation, program.meetings[operation.name]), []]
+            chunks += [CollectiveOperation(operation, program.meetings[operation.name]), []]
         elif operation.name in rounds:
             if rounds[operation.name] not in chunks:
                 chunks += [rounds[operation.name], []]
@@ -149,23 +149,23 @@ def chunks_of(program: Partitioned, *, late: bool) -> tuple[list[Chunk], dict[st
     return chunks, constants
 
 
-def _rounds_of(program: Partitioned, operations: Sequence[Operation]) -> dict[str, Rounds]:
+def _rounds_of(program: Partitioned, operations: Sequence[Operation]) -> dict[str, CollectiveLoop]:
     """Return the loops in whose steps ranks meet, by the operations that are their results."""
     loops = {each.name: loop_of(each) for each in operations if isinstance(each, Scan)}
     results: dict[Scan, dict[str, ScanResult]] = {}
     for each in operations:
         if isinstance(each, Scan):
             results.setdefault(loops[each.name], {})[each.name] = each.result
-    made = {loop: Rounds(loop, step, results[loop]) for loop, step in program.rounds.items() if loop in results}
+    made = {loop: CollectiveLoop(loop, step, results[loop]) for loop, step in program.rounds.items() if loop in results}
     return {name: made[loop] for name, loop in loops.items() if loop in made}
 
 
 def runs_of(
     program: Partitioned, chunks: Sequence[Chunk], constants: Mapping[str, Constant]
-) -> tuple[Run | Collective | Rounds | Meeting, ...]:
+) -> tuple[Run | Collective | CollectiveLoop | CollectiveOperation, ...]:
     """Return the steps of ranks, in order, with constants where they are read."""
     later = set(program.function.outputs)
-    found: list[Run | Collective | Rounds | Meeting] = []
+    found: list[Run | Collective | CollectiveLoop | CollectiveOperation] = []
     for chunk in reversed(chunks):
         if not isinstance(chunk, list):
             later.update(met_with(chunk))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
-from tileir.core import ArgumentError, Shown, attrs, nearest
+from tileir.core import ArgumentError, TextNode, attrs, nearest
 from tileir.typed.boxes import Box, Interval
 
 
@@ -30,7 +30,7 @@ def _axes(value: object) -> tuple[tuple[str, int], ...]:
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Mesh(Shown):
+class Mesh(TextNode):
     """Ranks in a grid with named axes; the last axis runs fastest through their numbers.
 
     Attributes:
@@ -154,7 +154,7 @@ def _entries(value: Any) -> tuple[tuple[str, ...], ...]:
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Sharding(Shown):
+class Sharding(TextNode):
     """The mesh axes along which each axis of a tensor is split into parts, whose sizes differ by at most one.
 
     Attributes:
@@ -200,7 +200,7 @@ class Sharding(Shown):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Split(Shown):
+class Split(TextNode):
     """The positions of one axis that each rank has.
 
     Attributes:

@@ -161,7 +161,7 @@ def points(operation: Operation, shapes: Shapes) -> int:
 
 
 @attrs.frozen
-class Joined:
+class ReshapedAxes:
     """Axes of two shapes with equally many elements, and the first one of each that is longer than 1, or -1.
 
     ``inner`` is the number of elements of one position of that axis within the group.
@@ -172,7 +172,7 @@ class Joined:
     inner: tuple[int, int]
 
 
-def joined_axes(left: Shape, right: Shape) -> tuple[Joined, ...]:
+def joined_axes(left: Shape, right: Shape) -> tuple[ReshapedAxes, ...]:
     """Return the smallest groups of axes that a reshape maps to each other, in order; none for empty tensors."""
     if 0 in left or 0 in right:
         return ()
@@ -191,14 +191,14 @@ def joined_axes(left: Shape, right: Shape) -> tuple[Joined, ...]:
     return tuple(groups)
 
 
-def _joined(shapes: tuple[Shape, Shape], starts: Sequence[int], stops: Sequence[int]) -> Joined:
+def _joined(shapes: tuple[Shape, Shape], starts: Sequence[int], stops: Sequence[int]) -> ReshapedAxes:
     axes = (range(starts[0], stops[0]), range(starts[1], stops[1]))
     leading, inner = [], []
     for shape, own in zip(shapes, axes, strict=True):
         first = next((axis for axis in own if shape[axis] > 1), -1)
         leading.append(first)
         inner.append(math.prod(shape[axis] for axis in own if axis > first))
-    return Joined(axes, (leading[0], leading[1]), (inner[0], inner[1]))
+    return ReshapedAxes(axes, (leading[0], leading[1]), (inner[0], inner[1]))
 
 
 def reshaped(box: Box, shape: Shape, source: Shape) -> Box:

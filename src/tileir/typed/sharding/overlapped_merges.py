@@ -30,7 +30,7 @@ Piece: TypeAlias = "tuple[tuple[int, ...], Box]"
 
 
 @attrs.frozen
-class InPieces:
+class ChunkedMerge:
     """A merge of an aggregate that ranks compute in ``count`` pieces."""
 
     collective: Collective
@@ -64,17 +64,17 @@ class Times:
         return max(work + self.later, first, last)
 
 
-def merged_in_pieces(program: Partitioned, model: HardwareModel = ANY_MODEL) -> dict[str, InPieces]:
+def merged_in_pieces(program: Partitioned, model: HardwareModel = ANY_MODEL) -> dict[str, ChunkedMerge]:
     """Return the merges for which pieces pay, by the names of the contractions whose results they merge.
 
     The overlap then saves more than the fixed costs of further pieces and the repeated reading of operands.
     """
     tried = list(_candidates(program))
-    found: dict[str, InPieces] = {}
+    found: dict[str, ChunkedMerge] = {}
     for (made, merge, counts), times in zip(tried, _times(program, tried, model), strict=True):
         count = cheapest(times, counts)
         if count > 1:
-            found[made.name] = InPieces(merge, count)
+            found[made.name] = ChunkedMerge(merge, count)
     return found
 
 
@@ -132,7 +132,7 @@ def _times(program: Partitioned, tried: Sequence[_Tried], model: HardwareModel) 
         )
 
 
-def apart(chunks: Sequence[Chunk], merges: Mapping[str, InPieces]) -> list[Chunk]:
+def apart(chunks: Sequence[Chunk], merges: Mapping[str, ChunkedMerge]) -> list[Chunk]:
     """Return chunks in which operations whose results are merged in pieces are separate, before the merge."""
     moved = {each.name: each for chunk in chunks if isinstance(chunk, list) for each in chunk if each.name in merges}
     found: list[Chunk] = []
@@ -146,7 +146,7 @@ def apart(chunks: Sequence[Chunk], merges: Mapping[str, InPieces]) -> list[Chunk
     return found
 
 
-def pieces_of(program: Partitioned, merge: InPieces, rank: int) -> tuple[Piece, ...]:
+def pieces_of(program: Partitioned, merge: ChunkedMerge, rank: int) -> tuple[Piece, ...]:
     """Return the pieces of a rank for a merge, in order, its own last.
 
     In each turn, all ranks compute pieces for ranks at equal distance.

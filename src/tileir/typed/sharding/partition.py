@@ -47,7 +47,7 @@ from tileir.typed.sharding.mesh import CollectiveKind, Layout, Mesh, Sharding, S
 from tileir.typed.sharding.needs import REPEATED, live
 from tileir.typed.sharding.partitioned import LOCAL, MERGED, PART, Partitioned, Placement, Remark
 from tileir.typed.sharding.prices import ANY_MODEL, Prices
-from tileir.typed.sharding.spreading import Spread, layouts_of, may_border, needs_of_part, work_of
+from tileir.typed.sharding.spreading import OperationSharding, layouts_of, may_border, needs_of_part, work_of
 
 _MOST: Final = 128
 """Greatest number of operations that are tried: a program of a thousand is partitioned within seconds."""
@@ -71,7 +71,7 @@ class Layouts:
     """
 
     operations: Sequence[Operation]
-    spreads: Mapping[str, Spread]
+    spreads: Mapping[str, OperationSharding]
     placed: Mapping[str, Layout]
     fixed: frozenset[str]
     shapes: Mapping[str, Shape]
@@ -80,7 +80,7 @@ class Layouts:
 
 
 @attrs.frozen
-class Deepened:
+class HaloRecomputation:
     """Operations that compute more than their part.
 
     Attributes:
@@ -91,14 +91,14 @@ class Deepened:
         saved: Seconds saved, compared with an exchange of all elements that are read beyond a part.
     """
 
-    spreads: Mapping[str, Spread]
+    spreads: Mapping[str, OperationSharding]
     halos: Mapping[str, Layout]
     seconds: float
     depth: int
     saved: float = 0.0
 
 
-def deepened(layouts: Layouts) -> Deepened:
+def deepened(layouts: Layouts) -> HaloRecomputation:
     """Return the cheapest way to recompute values beyond parts; all readers of a value share its halo."""
     plain, most = _to_depth(layouts, 0), _to_depth(layouts, len(layouts.operations))
     tried = [_to_depth(layouts, depth) for depth in _DEPTHS if depth < most.depth]
@@ -106,13 +106,13 @@ def deepened(layouts: Layouts) -> Deepened:
     return attrs.evolve(best, saved=plain.seconds - best.seconds)
 
 
-def _to_depth(layouts: Layouts, depth: int) -> Deepened:
+def _to_depth(layouts: Layouts, depth: int) -> HaloRecomputation:
     """Return operations that compute more, so that up to ``depth`` consecutive exchanges are saved."""
     mesh, prices = layouts.prices.mesh, layouts.prices
     wider: dict[str, Layout] = {}
     levels: dict[str, int] = {}
     beside: dict[str, float] = {}
-    found: dict[str, Spread] = {}
+    found: dict[str, OperationSharding] = {}
     seconds = 0.0
     for operation in reversed(layouts.operations):
         name, own = operation.name, layouts.spreads[operation.name]
@@ -121,7 +121,7 @@ def _to_depth(layouts: Layouts, depth: int) -> Deepened:
             layout = wider.pop(name)
             needs = needs_of_part(operation, layout, (), layouts.shapes, mesh)
             more = _work(operation, layout, needs, layouts) - _work(operation, own.layout, usual, layouts)
-            spread = found[name] = Spread(layout, (), layout, needs, own.seconds + more)
+            spread = found[name] = OperationSharding(layout, (), layout, needs, own.seconds + more)
             seconds += more
         else:
             levels.pop(name, None)
@@ -138,7 +138,7 @@ def _to_depth(layouts: Layouts, depth: int) -> Deepened:
                 beside[operand] = _work(operation, own.layout, usual, layouts) if may_wait else 0.0
     for name, layout in wider.items():
         seconds += prices.move(layouts.placed[name], layout, layouts.dtypes[name].itemsize, beside[name])
-    return Deepened(found, wider, seconds, max((levels[name] for name in found), default=0))
+    return HaloRecomputation(found, wider, seconds, max((levels[name] for name in found), default=0))
 
 
 def _work(operation: Operation, layout: Layout, needs: Mapping[str, Layout], layouts: Layouts) -> float:
@@ -149,7 +149,7 @@ def _work(operation: Operation, layout: Layout, needs: Mapping[str, Layout], lay
     return layouts.prices.work(largest(layout), operation.dtype, 0)
 
 
-def _may_repeat(operation: Operation, spread: Spread, layouts: Layouts) -> bool:
+def _may_repeat(operation: Operation, spread: OperationSharding, layouts: Layouts) -> bool:
     """Return whether several ranks may compute an element and keep it."""
     is_free = operation.name not in layouts.fixed and spread.layout == spread.target
     return isinstance(operation, REPEATED) and is_free and not spread.shares
@@ -251,7 +251,7 @@ def _without_collectives(function: Function) -> Function:
 
 
 @attrs.frozen(eq=False)
-class _Way:
+class _HaloVariant:
     """A program with a halo for each reader, one with halos of the best depth, and the seconds that these save."""
 
     plain: Partitioned
@@ -300,22 +300,24 @@ class _Partitioner:
             best = joined
         return best.deep
 
-    def _seconds(self, way: _Way) -> float:
+    def _seconds(self, way: _HaloVariant) -> float:
         return seconds(way.plain, self.prices) - way.saved
 
-    def _chosen(self, function: Function, chosen: Sequence[Operation], prices: Prices) -> _Way:
+    def _chosen(self, function: Function, chosen: Sequence[Operation], prices: Prices) -> _HaloVariant:
         """Return a program with shardings chosen by ``prices``, and a version with fewer exchanges if that pays."""
         decisions = choose(function, chosen, prices, self.wanted, Loops(self._step, layouts_for_loop))
         plain = self._anew({})._made(function, decisions)
         if not any(each.kind is CollectiveKind.HALO for each in plain.collectives):
-            return _Way(plain, plain, 0.0)
-        spreads = {name: each for name, each in decisions.items() if isinstance(each, Spread)}
-        placed = {name: each.target if isinstance(each, Spread) else each for name, each in decisions.items()}
+            return _HaloVariant(plain, plain, 0.0)
+        spreads = {name: each for name, each in decisions.items() if isinstance(each, OperationSharding)}
+        placed = {
+            name: each.target if isinstance(each, OperationSharding) else each for name, each in decisions.items()
+        }
         dtypes = {each.name: each.dtype for each in (*function.inputs, *function.operations)}
         spread = [each for each in chosen if each.name in spreads]
         fixed = frozenset((*function.outputs, *self.wanted))
         found = deepened(Layouts(spread, spreads, placed, fixed, self.shapes, dtypes, self.prices))
-        return _Way(plain, self._anew(found.halos)._made(function, {**decisions, **found.spreads}), found.saved)
+        return _HaloVariant(plain, self._anew(found.halos)._made(function, {**decisions, **found.spreads}), found.saved)
 
     def _anew(self, halos: Mapping[str, Layout]) -> _Partitioner:
         """Return a builder without operations."""
@@ -332,7 +334,7 @@ class _Partitioner:
             self.placements[value.name] = Placement(layout)
         for operation in function.operations:
             decision = decisions.get(operation.name)
-            if isinstance(decision, Spread):
+            if isinstance(decision, OperationSharding):
                 self._spread(operation, decision)
             else:
                 self._add(operation)
@@ -351,7 +353,7 @@ class _Partitioner:
 
     # --- one operation ---
 
-    def _spread(self, operation: Operation, spread: Spread) -> None:
+    def _spread(self, operation: Operation, spread: OperationSharding) -> None:
         """Add an operation, after exchanges for its operands and before those of its result."""
         layout, shares, final = spread.layout, spread.shares, spread.target
         self._remark(operation, spread)
@@ -380,7 +382,7 @@ class _Partitioner:
         if layout != final:
             self._lay_out(name, own, final)
 
-    def _met(self, operation: Operation, spread: Spread, laid: dict[str, str]) -> dict[str, str]:
+    def _met(self, operation: Operation, spread: OperationSharding, laid: dict[str, str]) -> dict[str, str]:
         """Return operands in the layouts for ranks that meet; as they are if each rank has all that it reads."""
         found = met_operand(operation)
         assert found is not None
@@ -392,7 +394,7 @@ class _Partitioner:
         needs = spread.needs_by(operation)
         return {name: self._exactly(copy, needs[name], operation) for name, copy in laid.items()}
 
-    def _of_loop(self, operation: Scan, spread: Spread) -> Scan:
+    def _of_loop(self, operation: Scan, spread: OperationSharding) -> Scan:
         """Return a result of a loop with the arguments of its partitioned step; all results remain of one loop."""
         loop = loop_of(operation)
         if loop not in self.loops:
@@ -422,7 +424,7 @@ class _Partitioner:
             return name
         return self._lay_out(self.names.fresh(f"{name}_{reader.name}"), name, layout)
 
-    def _remark(self, operation: Operation, spread: Spread) -> None:
+    def _remark(self, operation: Operation, spread: OperationSharding) -> None:
         """Add remarks on split operands that each rank reads completely, because all ranks do the same work."""
         for name, need in spread.needs_by(operation).items():
             for axis, split in enumerate(self.placements[name].layout):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tileir.core import ShownProgram, attrs
+from tileir.core import NotebookProgram, attrs
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import Collective, Function, Scan, operands
@@ -69,7 +69,7 @@ class Remark:
 
 
 @attrs.frozen(cache_hash=True, repr=False, slots=False)
-class Partitioned(ShownProgram):
+class Partitioned(NotebookProgram):
     """A program whose values are spread over the ranks of a mesh.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from tileir.core import DType, attrs, schema
 from tileir.typed.ir import Argsort, Operation, Reduce, Reshape, Shape, operands
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
-from tileir.typed.sharding.collective_operations import Met, met_axes, met_needs, met_traffic
+from tileir.typed.sharding.collective_operations import CollectiveSharding, met_axes, met_needs, met_traffic
 from tileir.typed.sharding.exchanges import covered, largest, merged, moved, split_of, width_merged
 from tileir.typed.sharding.mesh import Layout, Mesh, Split, balanced, whole
 from tileir.typed.sharding.needs import REPEATED, is_exact, needed, points, reads
@@ -31,7 +31,7 @@ Cut: TypeAlias = tuple[str, int, Split]
 
 
 @attrs.frozen(eq=False)
-class Spread:
+class OperationSharding:
     """A way to spread an operation.
 
     Attributes:
@@ -73,7 +73,7 @@ def _laid(shape: Shape, chosen: Sequence[Way]) -> Layout:
 
 
 def _cut(way: Way) -> tuple[int, Split] | None:
-    return (way.axis, way.split) if isinstance(way, Met) else way if isinstance(way, tuple) else None
+    return (way.axis, way.split) if isinstance(way, CollectiveSharding) else way if isinstance(way, tuple) else None
 
 
 def needs_of_part(
@@ -192,7 +192,7 @@ def layouts_of(shape: Shape, mesh: Mesh) -> list[Layout]:
 
 
 @attrs.define(eq=False)
-class Spreads:
+class OperationShardings:
     """The ways to spread one operation, made on demand.
 
     Attributes:
@@ -208,11 +208,11 @@ class Spreads:
     dtypes: Mapping[str, DType]
     final: Layout | None
     prices: Prices
-    _of_cuts: dict[tuple[Cut, ...], tuple[Spread, ...]] = attrs.field(factory=dict)
+    _of_cuts: dict[tuple[Cut, ...], tuple[OperationSharding, ...]] = attrs.field(factory=dict)
     _needs: dict[Way | None, dict[str, Layout]] = attrs.field(factory=dict)
-    _made: dict[tuple[Way, ...], tuple[Spread, ...]] = attrs.field(factory=dict)
+    _made: dict[tuple[Way, ...], tuple[OperationSharding, ...]] = attrs.field(factory=dict)
 
-    def beside(self, cuts: tuple[Cut, ...]) -> tuple[Spread, ...]:
+    def beside(self, cuts: tuple[Cut, ...]) -> tuple[OperationSharding, ...]:
         """Return the ways to spread it if operands may be split in some ways."""
         if cuts not in self._of_cuts:
             chosen = self._combined(self._ways(cuts))
@@ -254,10 +254,12 @@ class Spreads:
     def _goes_with(self, chosen: Sequence[Way], way: Way) -> bool:
         if isinstance(way, Share):  # of an index that no other axis of the mesh divides
             polynomials = [each.polynomial for each in chosen if isinstance(each, Share)]
-            return way.polynomial not in polynomials and not any(isinstance(each, Met) for each in chosen)
+            return way.polynomial not in polynomials and not any(
+                isinstance(each, CollectiveSharding) for each in chosen
+            )
         axis, _ = _cut(way) or (-1, None)
         is_free = all((cut := _cut(each)) is None or cut[0] != axis for each in chosen)
-        if isinstance(way, Met):
+        if isinstance(way, CollectiveSharding):
             return is_free and self.prices.reshard and all(isinstance(each, tuple) for each in chosen)
         return is_free and may_cut(self.operation, axis)
 
@@ -269,12 +271,12 @@ class Spreads:
         boxes = [mesh.box(layout, mesh.coordinates(rank)) for rank in range(mesh.size)]
         return is_exact(self.operation, boxes, self.shapes)
 
-    def _spreads(self, chosen: tuple[Way, ...]) -> tuple[Spread, ...]:
+    def _spreads(self, chosen: tuple[Way, ...]) -> tuple[OperationSharding, ...]:
         """Return the operation spread in some ways, with each layout in which parts of an aggregate can be merged."""
         if chosen not in self._made:
             layout = _laid(self.operation.shape, chosen)
             shares = [way for way in chosen if isinstance(way, Share)]
-            met = [way.split.axes for way in chosen if isinstance(way, Met)]
+            met = [way.split.axes for way in chosen if isinstance(way, CollectiveSharding)]
             if met:
                 needs, work = self._met(layout, met[0])
                 beside = 0.0
@@ -284,7 +286,7 @@ class Spreads:
                 beside = work if may_border(self.operation, shares) else 0.0
                 work += self._room(layout, needs)
             self._made[chosen] = tuple(
-                Spread(layout, tuple(shares), target, needs, work + seconds, beside, bool(met))
+                OperationSharding(layout, tuple(shares), target, needs, work + seconds, beside, bool(met))
                 for target, seconds in self._targets(layout, shares)
             )
         return self._made[chosen]

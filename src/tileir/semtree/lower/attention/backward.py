@@ -18,7 +18,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.softmax import Softmax
 from tileir.semtree.lower.attention.tiles import Matrix, Panel, copies, operand, tile
 from tileir.semtree.lower.block import BlockLowering
-from tileir.stripe.attention import STAGES, Attending, of_width
+from tileir.stripe.attention import STAGES, AttentionParameters, of_width
 
 _WIDE: Final = sem.Type(DType.F32)
 _PAIR: Final = sem.Type(DType.F32, 2)
@@ -30,7 +30,7 @@ later score gradients; and the logarithms and dots of rows or of columns.
 
 
 @attrs.frozen(eq=False, repr=False)
-class Back(Softmax):
+class BackwardBuilder(Softmax):
     """Builder of the body of one kernel.
 
     Attributes:
@@ -40,7 +40,9 @@ class Back(Softmax):
     others: tuple[str, ...]
 
     @classmethod
-    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine, part: Affine) -> Self:
+    def of(
+        cls, blocks: BlockLowering, plan: AttentionParameters, matrices: list[Matrix], first: Affine, part: Affine
+    ) -> Self:
         """Choose names."""
         rows, beside, columns, others, *_ = matrices
         dtype, two = rows.dtype, len(matrices) > 7

@@ -21,7 +21,7 @@ from tileir.core import DType, Op, attrs
 from tileir.core.fragments import FRAGMENTS
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention.backward import Back
+from tileir.semtree.lower.attention.backward import BackwardBuilder
 from tileir.semtree.lower.attention.softmax import SUMS, Softmax
 from tileir.semtree.lower.attention.tiles import Matrix, Panel, box_back, copies, operand, tile
 from tileir.semtree.lower.attention.warpgroups import WarpGroups
@@ -31,7 +31,7 @@ from tileir.semtree.lower.turns import Turns
 from tileir.semtree.lower.views import View
 from tileir.semtree.swizzles import PLAIN
 from tileir.stripe import ir as stripe
-from tileir.stripe.attention import ATTEND_BACK, QUAD, STAGES, Attending, axes_of
+from tileir.stripe.attention import ATTEND_BACK, QUAD, STAGES, AttentionParameters, axes_of
 
 _REGISTERS: Final = {2: (40, 232), 3: (32, 160)}
 """Registers of a copying and of a multiplying thread, by the number of multiplying teams."""
@@ -164,7 +164,11 @@ _OF_KEYS: Final = (1, 2)
 
 
 def attention_kernel(
-    blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], special: stripe.Special, plan: Attending
+    blocks: BlockLowering,
+    block: stripe.Block,
+    buffers: dict[str, View],
+    special: stripe.Special,
+    plan: AttentionParameters,
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return the grid and the body of a kernel; the grid has an additional axis over tiles of queries."""
     rows = axes_of(next(view for view in block.refinements if view.name == special.inputs[0]))[0][0]
@@ -200,10 +204,12 @@ def attention_kernel(
     return grid, (*start, *(made.taking(turns) if isinstance(made, Roles) else made).statements())
 
 
-def _kind(blocks: BlockLowering, special: stripe.Special, plan: Attending) -> type[Back | _Warps | WarpGroups]:
+def _kind(
+    blocks: BlockLowering, special: stripe.Special, plan: AttentionParameters
+) -> type[BackwardBuilder | _Warps | WarpGroups]:
     """Return the builder of the body of a kernel."""
     if special.name == ATTEND_BACK:
-        return Back
+        return BackwardBuilder
     threads = FRAGMENTS[plan.fragment].threads
     if threads == sem.WARP:
         return _Warps

@@ -12,7 +12,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.tiles import Matrix, Panel, Threads, tile
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.transform.expansions import LEAST_EXPONENT
-from tileir.stripe.attention import QUAD, Attending
+from tileir.stripe.attention import QUAD, AttentionParameters
 
 _WIDE: Final = sem.Type(DType.F32)
 
@@ -52,7 +52,9 @@ class Softmax(Threads):
     part: Affine
 
     @classmethod
-    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine, part: Affine) -> Self:
+    def of(
+        cls, blocks: BlockLowering, plan: AttentionParameters, matrices: list[Matrix], first: Affine, part: Affine
+    ) -> Self:
         """Choose names."""
         queries, keys, values, *_ = matrices
         dtype = queries.dtype

@@ -15,7 +15,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.views import View
 from tileir.semtree.swizzles import PLAIN
-from tileir.stripe.attention import PANEL, QUAD, Attending, panels
+from tileir.stripe.attention import PANEL, QUAD, AttentionParameters, panels
 
 _COPIED: Final = 16
 _LINE: Final = 128
@@ -227,7 +227,7 @@ class Threads:
     """
 
     blocks: BlockLowering
-    plan: Attending
+    plan: AttentionParameters
     first: Affine
     thread: sem.Var
     team: sem.Var

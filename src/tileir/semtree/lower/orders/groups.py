@@ -24,11 +24,11 @@ from tileir.semtree.lower.orders.packing import key_of, stride_of, value_of
 from tileir.semtree.lower.orders.words import Body
 from tileir.semtree.lower.views import View, cast
 from tileir.stripe import ir as stripe
-from tileir.stripe.sorting import Sorting
+from tileir.stripe.sorting import SortParameters
 
 
 def sorting_kernel(
-    blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], special: stripe.Special, plan: Sorting
+    blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], special: stripe.Special, plan: SortParameters
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return the grid and the body of a kernel; the grid has an additional axis over parts, or tiles, of a row."""
     shapes = {view.name: view.shape for view in block.refinements}
@@ -63,7 +63,7 @@ class Group:
     """
 
     blocks: BlockLowering
-    plan: Sorting
+    plan: SortParameters
     views: tuple[tuple[View, ...], tuple[View, ...]]
     thread: sem.Var
     keys: tuple[str, str, str]
@@ -71,7 +71,9 @@ class Group:
     types: tuple[sem.Type, sem.Type]
 
     @classmethod
-    def of(cls, blocks: BlockLowering, views: Mapping[str, View], special: stripe.Special, plan: Sorting) -> Group:
+    def of(
+        cls, blocks: BlockLowering, views: Mapping[str, View], special: stripe.Special, plan: SortParameters
+    ) -> Group:
         """Choose names."""
         inputs, outputs = ([views[name] for name in names] for names in (special.inputs, special.outputs))
         for view in (*inputs, *outputs):
