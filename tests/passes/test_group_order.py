@@ -109,6 +109,13 @@ def test_keys_of_all_dtypes_in_several_kernels(dtype: str, count: int) -> None:
     assert len(program.kernels) > 1
 
 
+@pytest.mark.parametrize("threads", [33, 50, 63])
+def test_groups_have_a_power_of_two_of_threads(threads: int) -> None:
+    keys = keys_of(np.random.default_rng(7), (300,), "f4", "few")
+    program = check(keys, 0, 300, GroupOrder(threads=threads, items=3, least=2), descending=False)
+    assert program == run([SMALL], program_of(keys.shape, DType.F32, 0, 300, descending=False))
+
+
 SHORT = [case for case in ORDERS if 2 <= max(case.inputs["X"].shape) <= 80]
 
 

@@ -57,6 +57,11 @@ def test_sorted_updates_keep_the_meaning(data: st.DataObject) -> None:
     assert_same_meaning(program, after, values(program, data.draw(st.integers(0, 9))))
 
 
+def test_groups_have_a_power_of_two_of_threads() -> None:
+    program = scattering((40,), (3,), 7, DType.F32)
+    assert run((attrs.evolve(SORTED, threads=47),), program) == run((SORTED,), program)
+
+
 def test_parts_with_tables_of_their_own_are_sorted_alone() -> None:
     program = scattering((48,), (2,), 3)
     after = run((SplitScatter(parts=64, runs=True, run=8, updates=1), SORTED), program)

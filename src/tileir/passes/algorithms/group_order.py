@@ -39,7 +39,7 @@ class GroupOrder(ReplacingPass):
     """Sort rows by merges in groups of threads, with further kernels for rows that exceed a group's local memory.
 
     Attributes:
-        threads: Maximum number of threads in a group; a power of two.
+        threads: Maximum number of threads in a group; the greatest power of two up to it is used.
         items: Maximum number of elements of a thread, for keys and places of 4 bytes each; an odd number avoids bank
             conflicts in local memory.
         least: Minimum length of a row; shorter rows are left to other passes.
@@ -68,23 +68,27 @@ class GroupOrder(ReplacingPass):
             made.add(plan, is_last=number == len(plans) - 1)
         return Replacement(tuple(made.kernels), tuple(made.memory), (("kernels", len(plans)),))
 
+    @property
+    def _group(self) -> int:
+        return sch.power_of_two_below(self.threads)
+
     def _items(self, keys: DType, places: DType) -> int:
         """Return the number of elements per thread that fit, an odd number; 0 if none do."""
         each = max(keys.itemsize, 4) + places.itemsize
-        beside = (self.threads + 2) * DType.I64.itemsize  # data that threads exchange when they merge runs
-        fitting = (self.local_bytes - beside - each) // ((self.threads + 1) * each)
+        beside = (self._group + 2) * DType.I64.itemsize  # data that threads exchange when they merge runs
+        fitting = (self.local_bytes - beside - each) // ((self._group + 1) * each)
         return max(0, (min(self.items * 8 // each, fitting) - 1) // 2 * 2 + 1)
 
     def _plans(self, size: int, count: int, items: int, start: SortParameters) -> list[SortParameters]:
         """Return the steps in which a row is sorted."""
         plans: list[SortParameters] = []
-        whole = attrs.evolve(start, threads=self.threads, items=items)
+        whole = attrs.evolve(start, threads=self._group, items=items)
         tile = whole.tile
         while size > tile and count * _SHRINK <= tile:
             plans.append(attrs.evolve(whole, part=tile, keep=count))
             size = plans[-1].stored(size)
         if size <= tile:
-            threads = min(self.threads, max(_WARP, 1 << (-(-size // min(_SHORT, items)) - 1).bit_length()))
+            threads = min(self._group, max(_WARP, 1 << (-(-size // min(_SHORT, items)) - 1).bit_length()))
             return [*plans, attrs.evolve(start, threads=threads, items=-(-size // threads) | 1)]
         plans.append(attrs.evolve(whole, part=tile))
         run = tile

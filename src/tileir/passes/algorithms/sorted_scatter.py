@@ -36,7 +36,7 @@ class SortedScatter:
     sizes, so results are reproducible to the bit.
 
     Attributes:
-        threads: Threads in a group; with fewer than 32, the pass does nothing.
+        threads: Threads in a group, rounded down to a power of two; with fewer than 32, the pass does nothing.
         part: Updates of a part; a further kernel adds up the rows at its ends.
         least: Minimum number of updates of a kernel.
     """
@@ -64,7 +64,7 @@ class SortedScatter:
         made = _Stages(found, names)
         made.write_updates()
         made.order()
-        made.add(self.threads, self.part)
+        made.add(sch.power_of_two_below(self.threads), self.part)
         return Replacement(tuple(made.kernels), tuple(made.memory))
 
 
