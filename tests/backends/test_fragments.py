@@ -7,7 +7,7 @@ import pytest
 
 from strategies.devices import launch
 from strategies.fragment_kernels import arrays_for, product_by
-from tileir.core.fragments import FRAGMENTS, Where
+from tileir.core.fragments import FRAGMENTS, OperandMemory
 
 
 @pytest.mark.sampled(2)
@@ -17,5 +17,5 @@ def test_products_without_the_instruction(name: str) -> None:
     (m, n, k), turned = fragment.mnk, len(fragment.name) % 2 == 0
     tile = (2 * m, n, 3 * k)
     arrays, expected = arrays_for(fragment, tile, turned=turned, seed=m + n + k)
-    launch(product_by(fragment, tile, turned=turned, swizzled=fragment.a.where is Where.LOCAL), arrays)
+    launch(product_by(fragment, tile, turned=turned, swizzled=fragment.a.where is OperandMemory.LOCAL), arrays)
     np.testing.assert_array_equal(arrays[0], expected)

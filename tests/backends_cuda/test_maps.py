@@ -10,7 +10,7 @@ import pytest
 import tileir
 from strategies.card_driver import without_a_card
 from tileir.core import DType
-from tileir.core.fragments import FRAGMENTS, Where
+from tileir.core.fragments import FRAGMENTS, OperandMemory
 from tileir.semtree.ir import BulkCopy, MatrixMultiply, Stmt
 from tileir.semtree.rewrite import statements
 from tileir_cuda.emit.boxes import TensorMap, rounding_maps, tensor_maps
@@ -67,7 +67,7 @@ def test_no_instruction_reads_words_that_nobody_rounded(program: tuple[str, str]
     products = [(kernel, stmt) for kernel in kernels for stmt in statements(kernel.body) if is_product(stmt)]
     assert products
     for kernel, product in products:
-        if FRAGMENTS[product.fragment].a.where is not Where.LOCAL:
+        if FRAGMENTS[product.fragment].a.where is not OperandMemory.LOCAL:
             continue  # threads load it, and round it
         maps = rounding_maps(kernel)
         copies = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy)]

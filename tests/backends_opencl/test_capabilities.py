@@ -16,12 +16,12 @@ from tileir_opencl.device import capabilities as module
 from tileir_opencl.device.capabilities import base_alignment, capabilities, language_version, processor_vector_bytes
 from tileir_opencl.device.devices import device_of, devices
 from tileir_opencl.device.features import SPELT
-from tileir_opencl.device.platforms import Found
+from tileir_opencl.device.platforms import PlatformDevice
 
 CPU, GPU = cl.device_type.CPU, cl.device_type.GPU
 
 
-def found(version: str = "OpenCL 3.0 Vendor", platform: str = "Vendor", **facts: Any) -> Found:
+def found(version: str = "OpenCL 3.0 Vendor", platform: str = "Vendor", **facts: Any) -> PlatformDevice:
     described = {
         "name": "a device",
         "type": CPU,
@@ -38,7 +38,7 @@ def found(version: str = "OpenCL 3.0 Vendor", platform: str = "Vendor", **facts:
         "global_mem_cache_size": 1 << 22,
         **facts,
     }
-    return Found(SimpleNamespace(name=platform, version=version), SimpleNamespace(**described), 0)  # type: ignore[arg-type]
+    return PlatformDevice(SimpleNamespace(name=platform, version=version), SimpleNamespace(**described), 0)  # type: ignore[arg-type]
 
 
 def test_a_graphics_processor() -> None:
@@ -102,7 +102,7 @@ def test_wide_vectors_are_tried_before_they_are_trusted(
 ) -> None:
     tried: list[int] = []
 
-    def works_with(_: Found, lanes: int) -> bool:
+    def works_with(_: PlatformDevice, lanes: int) -> bool:
         tried.append(lanes)
         return bool(works)
 

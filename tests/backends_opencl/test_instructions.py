@@ -12,7 +12,7 @@ from strategies.fragment_kernels import arrays_for, held_arrays_for, held_produc
 from strategies.opencl_source import FEATURES, POCL, run
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
-from tileir.core.fragments import FRAGMENTS, Where, named
+from tileir.core.fragments import FRAGMENTS, OperandMemory, named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.schedules.groups.distribute import Distribute
@@ -78,7 +78,7 @@ def test_fragments_without_a_statement_are_computed_by_threads(feature: str) -> 
         if n > 32:
             continue  # wider ones differ in the number of columns only, and compilers take their time
         given, sums = arrays_for(row, (m, n, 2 * k), turned=turned, seed=k)
-        kernels.append(product_by(row, (m, n, 2 * k), turned=turned, swizzled=row.a.where is Where.LOCAL))
+        kernels.append(product_by(row, (m, n, 2 * k), turned=turned, swizzled=row.a.where is OperandMemory.LOCAL))
         arrays.append(given)
         expected.append(sums)
     texts = emit(kernels, PTX)

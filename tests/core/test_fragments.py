@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tileir import TileError
-from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, Layout, Run, Where, named, usable
+from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, Layout, OperandMemory, Run, named, usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +126,7 @@ def test_rows_are_found_by_feature_and_name() -> None:
     assert named("cdna3")[0] == "mfma_m16n16k16_f16"
     assert named("nothing") == ()
     assert {row.is_async for row in map(FRAGMENTS.get, named("sm_90a")) if row} == {True}
-    assert all(FRAGMENTS[name].a.where is Where.LOCAL for name in named("sm_90a"))
+    assert all(FRAGMENTS[name].a.where is OperandMemory.LOCAL for name in named("sm_90a"))
     names = ("mma_m16n8k8_f32", "mma_m16n8k16_f16")
     assert [row.name for row in usable(names)] == ["mma_m16n8k16_f16"]
     assert [row.name for row in usable(names, rounded=True)] == list(names)

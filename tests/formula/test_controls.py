@@ -11,7 +11,7 @@ from tileir_formula.definitions.offers import MOST_SOURCES, offers
 from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.editing.controls import ChoiceControl, Control, FormulaControls, WeightsControl, each_control
 from tileir_formula.editing.step_edits import inserted
-from tileir_formula.lower.applying import Applied, apply, following
+from tileir_formula.lower.applying import ControlEffect, apply, following
 from tileir_formula.text.parser import parse
 
 TEXT = """\
@@ -34,7 +34,7 @@ def known(text: str = TEXT) -> dict[str, Control]:
     return {control.path: control for control in each_control(controls_of(text, FUNCTIONS))}
 
 
-def applied(text: str, path: str, value: str | None) -> Applied:
+def applied(text: str, path: str, value: str | None) -> ControlEffect:
     return apply(text, path, value, FUNCTIONS)
 
 

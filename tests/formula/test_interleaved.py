@@ -37,7 +37,7 @@ from tileir_testing.generated.choices import Seeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tileir_formula.editing.changes import Edited
+    from tileir_formula.editing.changes import EditedText
     from tileir_formula.editing.controls import Control
 
 TEXT = """\
@@ -153,7 +153,7 @@ def of_steps(text: str, chosen: Random) -> str:
     return made.text
 
 
-def never_refused(edit: Callable[[], Edited]) -> Edited:
+def never_refused(edit: Callable[[], EditedText]) -> EditedText:
     try:
         return edit()
     except TileError as error:

@@ -14,7 +14,7 @@ from tileir.core.errors import TileError
 from tileir.core.json.codec import content_hash, from_json, to_json
 from tileir_formula.definitions.catalogue import own_functions
 from tileir_formula.definitions.function_file import faults_of as faults_of_function
-from tileir_formula.definitions.functions import Derived, Function
+from tileir_formula.definitions.functions import DerivedInput, Function
 from tileir_formula.definitions.parameters import NumberParameter
 from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.ir import (
@@ -137,7 +137,7 @@ assert isinstance(RADIUS, NumberParameter)
         (attrs.evolve(BLUR, parameters=(attrs.evolve(RADIUS, high=-1.0), BLUR.parameters[1])), "the lower one first"),
         (attrs.evolve(BLUR, parameters=(attrs.evolve(RADIUS, default=Number(inf)), BLUR.parameters[1])), "the default"),
         (attrs.evolve(BLUR, parameters=(attrs.evolve(RADIUS, default=Number(99)), BLUR.parameters[1])), "the default"),
-        (attrs.evolve(BLUR, parameters=BLUR.parameters[:1], derived=(Derived("Amount", "1 +"),)), "no expression"),
+        (attrs.evolve(BLUR, parameters=BLUR.parameters[:1], derived=(DerivedInput("Amount", "1 +"),)), "no expression"),
     ],
 )
 def test_functions_of_json_are_checked(function: Function, message: str) -> None:

@@ -17,7 +17,7 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir_performance.tuning.drawing import Room
-from tileir_performance.tuning.drawn_scripts import Drawn, ScriptSearch
+from tileir_performance.tuning.drawn_scripts import ScriptedPipeline, ScriptSearch
 from tileir_performance.tuning.sketches import Sketch
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def search(seed: int) -> ScriptSearch:
     return ScriptSearch(program, PASSES, machine_of(hardware_of(target), target), target.vector_bytes, seed)
 
 
-def sketch_of(drawn: Drawn) -> Sketch:
+def sketch_of(drawn: ScriptedPipeline) -> Sketch:
     ((_, sketch),) = drawn.sketches
     return sketch
 
@@ -50,7 +50,7 @@ def sketch_of(drawn: Drawn) -> Sketch:
 )
 def test_what_is_like_fast_ones_is_timed_next(fast: Callable[[Sketch], bool]) -> None:
     """Some choice decides, against what the model expects; others count for nothing."""
-    drawn, timed = search(0), list[tuple[Drawn, float]]()
+    drawn, timed = search(0), list[tuple[ScriptedPipeline, float]]()
     shares = []
     for _ in range(4):
         chosen = drawn.round(timed)

@@ -32,7 +32,7 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir_performance.tuning.drawing import Room
-from tileir_performance.tuning.sketches import Sketch, Sketched, sketched
+from tileir_performance.tuning.sketches import Sketch, SketchSteps, sketched
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SOFTMAX = """function (A[M, K]) -> (C) {
@@ -111,7 +111,7 @@ def test_a_sketch_is_a_tile_of_registers() -> None:
     tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
     sketch = Sketch(("j", "i"), (16, 3), "j", 8, unrolled=2, staged=(("B", "j"),), grid=2)
     found = sketched(sketch, tree)
-    assert isinstance(found, Sketched)
+    assert isinstance(found, SketchSteps)
     steps = found.steps
     assert [step.name for step in steps[:6]] == ["split", "split", "reorder", "split", "split", "bind"]
     script = Scripted(steps, parameters=found.parameters)
@@ -140,7 +140,7 @@ def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int,
     tree = tree_of(kernel)
     assert isinstance(tree, Tree)
     found = sketched(Sketch(("i",), (rows,), "", 4, 2), tree)
-    assert isinstance(found, Sketched)
+    assert isinstance(found, SketchSteps)
     drawn = Scripted(found.steps, parameters=found.parameters)
     assert sum(step.name == "rfactor" for step in drawn.steps) == 2  # sums and maxima
     softmax = tileir.compile(SOFTMAX, {"A": values}, device="llvm", context=context, passes=(*steps[:first], drawn))
@@ -154,7 +154,7 @@ def test_numbers_are_said_in_lanes_and_by_name() -> None:
     tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
     room = Room.of(tree, 32)
     found = sketched(Sketch(("j", "i"), (16, 3), "j", 8, unrolled=2), tree)
-    assert isinstance(found, Sketched)
+    assert isinstance(found, SketchSteps)
     script = room.script(found, Pattern.of(tree))
     assert {each.name: each.value for each in script.parameters} == {
         "lanes": "max(1, VECTOR_BYTES // 4)",
@@ -197,7 +197,7 @@ def test_a_script_fires_at_all_sizes(size: int) -> None:
     tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
     room = Room.of(tree, 32)
     found = sketched(Sketch(("j", "i"), (16, 4), "j", 8, unrolled=2, staged=(("B", "j"),), grid=1), tree)
-    assert isinstance(found, Sketched)
+    assert isinstance(found, SketchSteps)
     script = Scripted.of(room.script(found, Pattern.of(tree)))
     random = np.random.default_rng(0)
     a, b = (random.integers(-9, 9, (size, size)).astype(np.float32) for _ in "ab")
@@ -218,4 +218,4 @@ def test_code_that_takes_long_to_compile_is_not_tried() -> None:
     refusal = sketched(Sketch(("i", "j"), (32, 64), "j", 8, unrolled=8), tree)
     assert isinstance(refusal, Refused)
     assert refusal.code == "TR755"
-    assert isinstance(sketched(Sketch(("i", "j"), (4, 16), "j", 8, unrolled=4), tree), Sketched)
+    assert isinstance(sketched(Sketch(("i", "j"), (4, 16), "j", 8, unrolled=4), tree), SketchSteps)

@@ -28,7 +28,7 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir_performance.tuning.drawing import Room
-from tileir_performance.tuning.sketches import Sketched, sketched
+from tileir_performance.tuning.sketches import SketchSteps, sketched
 
 TEXT = "function (A[M, N]) -> (B) { B[j, i : N, M] = =(A[i, j]); }"
 
@@ -85,7 +85,7 @@ def test_sketches_of_a_transpose_serve_all_sizes(seed: int, sizes: tuple[int, in
     assert room.turns == ("j",)
     random = Random(seed)
     found = sketched(room.changed(room.draw(random), random), tree)
-    if isinstance(found, Sketched):
+    if isinstance(found, SketchSteps):
         before = program_for(sizes)
         script = Scripted.of(Script(found.steps, parameters=found.parameters)).for_target(Target(vector_bytes=16))
         assert_same_meaning(before, run([script], before), whole=False)
@@ -94,7 +94,7 @@ def test_sketches_of_a_transpose_serve_all_sizes(seed: int, sizes: tuple[int, in
 def test_a_search_draws_turned_tiles() -> None:
     room = Room.of(tree_for((32, 48)), 16)
     drawn = [sketched(room.draw(Random(seed)), tree_for((32, 48))) for seed in range(40)]
-    assert any(isinstance(each, Sketched) and "transpose" in [s.name for s in each.steps] for each in drawn)
+    assert any(isinstance(each, SketchSteps) and "transpose" in [s.name for s in each.steps] for each in drawn)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from strategies.fragment_kernels import arrays_for, held_arrays_for, held_product_by, product_by
 from tileir import TileError
-from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, Where
+from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, OperandMemory
 from tileir.core.json.codec import from_json, to_json
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
@@ -27,7 +27,7 @@ def test_products_are_those_of_matrices(fragment: Fragment) -> None:
     rows, columns, depth = ((2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1))[number % 4] if small else (1, 1, 1 + number % 2)
     tile = (m * rows, n * columns, k * depth)
     turned = number % 3 == 0
-    kernel = product_by(fragment, tile, turned=turned, swizzled=fragment.a.where is Where.LOCAL)
+    kernel = product_by(fragment, tile, turned=turned, swizzled=fragment.a.where is OperandMemory.LOCAL)
     verify(kernel)
     assert parse_kernel(to_text(kernel)) == kernel
     plain = without_instructions(kernel)
@@ -42,7 +42,7 @@ def test_products_are_those_of_matrices(fragment: Fragment) -> None:
 HOLDING = [
     each
     for each in FRAGMENTS.values()
-    if each.a.where is not Where.TILE
+    if each.a.where is not OperandMemory.TILE
     and each.a.layout is not None
     and NOTHING not in each.a.layout.elements
     and each.mnk[1] <= 32  # of those that differ in the number of columns, one
@@ -89,7 +89,7 @@ def test_what_threads_hold_is_as_the_instruction_takes_it(old: str, new: str, co
 
 
 def test_instructions_of_tiles_take_nothing_that_threads_hold() -> None:
-    fragment = next(each for each in FRAGMENTS.values() if each.a.where is Where.TILE)
+    fragment = next(each for each in FRAGMENTS.values() if each.a.where is OperandMemory.TILE)
     with pytest.raises(TileError) as caught:
         verify(held_product_by(fragment, fragment.mnk))
     assert [fault.code for fault in caught.value.diagnostics] == ["TIL551"]

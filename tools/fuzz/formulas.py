@@ -19,7 +19,7 @@ from tileir_formula.definitions.parameters import (
     NumberParameter,
     Parameter,
 )
-from tileir_formula.editing.changes import Edited, changed
+from tileir_formula.editing.changes import EditedText, changed
 from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.editing.controls import ChoiceControl, each_control
 from tileir_formula.editing.step_edits import duplicated, inserted, moved, moved_path, removed
@@ -255,7 +255,7 @@ def _check_edit(text: str, edit: list[Any]) -> int:
     return 1
 
 
-def _edited(text: str, formula: Formula, edit: list[Any]) -> Edited:
+def _edited(text: str, formula: Formula, edit: list[Any]) -> EditedText:
     kind, first, second, value = edit
     places = [(path, step) for path, step, _ in places_of(formula)]
     steps = [path for path, step in places if step is not None]
@@ -278,7 +278,7 @@ def _edited(text: str, formula: Formula, edit: list[Any]) -> Edited:
             return removed(text, path, redirect=kind == "redirect")
 
 
-def _check_references(before: Formula, edited: Edited, edit: list[Any]) -> None:
+def _check_references(before: Formula, edited: EditedText, edit: list[Any]) -> None:
     """Check that what a step read by a name or number is what it reads now, or what the step that is gone read."""
     after = {each.path: each.target for each in references_of(edited.formula)}
     for each in references_of(before):

@@ -23,7 +23,7 @@ from tileir.core.nodes import attrs
 from tileir.core.text.names import nearest
 
 
-class Where(enum.Enum):
+class OperandMemory(enum.Enum):
     """Memory from which an instruction takes an operand."""
 
     REGISTER = "register"
@@ -135,7 +135,7 @@ class Operand:
 
     dtype: DType
     layout: Layout | None
-    where: Where = Where.REGISTER
+    where: OperandMemory = OperandMemory.REGISTER
     swizzles: tuple[Swizzle, ...] = ()
     transposable: bool = False
 
@@ -253,7 +253,8 @@ def _wide(dtype: DType) -> DType:
 
 def _of_registers(
     family: str, mnk: tuple[int, int, int], dtypes: tuple[DType, DType], layouts: tuple[Layout, Layout, Layout],
-    feature: str, *, rounded: bool = False, where: Where = Where.REGISTER, exact_depth: int = 0, flushes: bool = False,
+    feature: str, *, rounded: bool = False, where: OperandMemory = OperandMemory.REGISTER,
+    exact_depth: int = 0, flushes: bool = False,
 ) -> Fragment:  # fmt: skip
     dtypes_of_all = (*dtypes, _wide(dtypes[0]))
     a, b, c = (Operand(dtype, layout, where) for dtype, layout in zip(dtypes_of_all, layouts, strict=True))
@@ -294,8 +295,8 @@ def _wgmma(columns: int, left: DType, right: DType) -> Fragment:
         _name("wgmma", mnk, left, right),
         mnk,
         128,
-        Operand(left, own, Where.LOCAL, _SWIZZLES, transposable=either),
-        Operand(right, None, Where.LOCAL, _SWIZZLES, transposable=either),
+        Operand(left, own, OperandMemory.LOCAL, _SWIZZLES, transposable=either),
+        Operand(right, None, OperandMemory.LOCAL, _SWIZZLES, transposable=either),
         Operand(_wide(left), sums),
         "sm_90a",
         is_async=True,
@@ -340,7 +341,7 @@ def _amx(left: DType, right: DType) -> Fragment:
     )
     feature, rounded = ("amx-bf16", True) if left.is_float else ("amx-int8", False)
     return _of_registers(
-        "amx", (16, 16, 1 << depth), (left, right), layouts, feature, rounded=rounded, where=Where.TILE
+        "amx", (16, 16, 1 << depth), (left, right), layouts, feature, rounded=rounded, where=OperandMemory.TILE
     )
 
 

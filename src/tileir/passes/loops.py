@@ -35,7 +35,7 @@ def between_loops(function: Callable[[Program], Program], program: Program) -> P
     """
     if all(isinstance(work, Launch) for work in program.works):
         return function(program)
-    return _Whole.of(program, function).result()
+    return _LoopProgram.of(program, function).result()
 
 
 def _stretches(works: Iterable[Work]) -> list[tuple[Work, ...]]:
@@ -49,7 +49,7 @@ def _stretches(works: Iterable[Work]) -> list[tuple[Work, ...]]:
 
 
 @attrs.define(eq=False, repr=False)
-class _Whole:
+class _LoopProgram:
     """State of a program with loops while its parts change.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Whole:
     changed: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def of(cls, program: Program, function: Callable[[Program], Program]) -> _Whole:
+    def of(cls, program: Program, function: Callable[[Program], Program]) -> _LoopProgram:
         """Set up the state for a program."""
         whole = cls(
             program,

@@ -13,7 +13,7 @@ from tileir.schedule.tree import Item, Leaf, Loop
 
 
 @attrs.frozen(repr=False)
-class Touch:
+class MemoryAccess:
     """A use of memory in a leaf, and the loops around it, outermost first."""
 
     use: Use
@@ -21,13 +21,13 @@ class Touch:
     path: tuple[Loop, ...]
 
 
-def touches(items: Iterable[Item], path: tuple[Loop, ...] = ()) -> Iterator[Touch]:
+def memory_accesses(items: Iterable[Item], path: tuple[Loop, ...] = ()) -> Iterator[MemoryAccess]:
     """Yield all uses below items, in order, with the loops of a path and those around each use."""
     for item in items:
         if isinstance(item, Loop):
-            yield from touches(item.body, (*path, item))
+            yield from memory_accesses(item.body, (*path, item))
         else:
-            yield from (Touch(use, item, path) for use in item.uses)
+            yield from (MemoryAccess(use, item, path) for use in item.uses)
 
 
 def apart(loop: str) -> Affine:
@@ -36,8 +36,8 @@ def apart(loop: str) -> Affine:
 
 
 def may_meet(
-    one: Touch,
-    other: Touch,
+    one: MemoryAccess,
+    other: MemoryAccess,
     around: Iterable[Loop],
     given: Iterable[tuple[Affine, int | None]],
     moved: Mapping[int, Affine] | None = None,

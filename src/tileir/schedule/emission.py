@@ -39,7 +39,7 @@ from tileir.stripe.bindings import Binding
 
 
 @attrs.frozen(repr=False)
-class _Seen:
+class _LeafContext:
     """A leaf, the loops around it, and the memory that each of them makes.
 
     Attributes:
@@ -54,7 +54,7 @@ class _Seen:
     inner: Mapping[str, frozenset[str]]
     memory: Mapping[str, stripe.Refinement]
 
-    def needless(self, seen: list[_Seen]) -> frozenset[Affine]:
+    def needless(self, seen: list[_LeafContext]) -> frozenset[Affine]:
         """Return the padded tests that may be dropped once all that the leaf reads is defined."""
         if not self.leaf.padded or not self._has_room():
             return frozenset()
@@ -86,7 +86,7 @@ class _Seen:
             (low, high + size - 1) for (low, high), size in zip(ends, use.sizes or [1] * len(use.access), strict=True)
         ]
 
-    def _is_apart(self, test: Affine, seen: list[_Seen]) -> bool:
+    def _is_apart(self, test: Affine, seen: list[_LeafContext]) -> bool:
         """Return whether all elements that are written where a test fails are read nowhere else."""
         written = [use for use in self.leaf.uses if use.direction.writes]
         roots = {use.root for use in written}
@@ -97,14 +97,14 @@ class _Seen:
         moved = {name for name in test.indices if name in self.inner[use.root]}
         return moved <= {n for affine in use.access if _is_injective(affine, self.sizes) for n in affine.indices}
 
-    def _adds_nothing(self, test: Affine, seen: list[_Seen]) -> bool:
+    def _adds_nothing(self, test: Affine, seen: list[_LeafContext]) -> bool:
         """Return whether the leaf adds a product of two zeros where a test fails."""
         if dtype_of_product(self.leaf.statements, self.leaf.uses) is None:
             return False
         factors = factors_of_product(self.leaf.statements, self.leaf.uses)
         return factors is not None and all(self._is_zero(use, test, seen) for use in factors)
 
-    def _is_zero(self, use: Use, test: Affine, seen: list[_Seen]) -> bool:
+    def _is_zero(self, use: Use, test: Affine, seen: list[_LeafContext]) -> bool:
         """Return whether a use reads zero where a test fails."""
         stores = [(each, s) for each in seen for s in each.leaf.uses if s.root == use.root and s.direction.writes]
         limits = self._limits(test, use)
@@ -132,7 +132,7 @@ class _Seen:
             found.append(limit if (plain - test).bounds(self.sizes) == (0, 0) else None)
         return found
 
-    def fills(self, root: str, seen: list[_Seen]) -> bool:
+    def fills(self, root: str, seen: list[_LeafContext]) -> bool:
         """Return whether the leaf stores all elements of a memory that some leaf reads."""
         if root not in self.memory:
             return False
@@ -203,10 +203,10 @@ def _seen(
     sizes: Mapping[str, int],
     inner: Mapping[str, frozenset[str]],
     memory: Mapping[str, stripe.Refinement],
-) -> Iterator[_Seen]:
+) -> Iterator[_LeafContext]:
     for item in items:
         if isinstance(item, Leaf):
-            yield _Seen(item, sizes, {name: inner.get(name, frozenset(sizes)) for name in memory}, memory)
+            yield _LeafContext(item, sizes, {name: inner.get(name, frozenset(sizes)) for name in memory}, memory)
         else:
             within = {name: inner.get(name, frozenset(sizes)) | {item.name} for name in memory}
             own = {each.name: each for each in item.allocations}

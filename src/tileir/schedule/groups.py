@@ -53,7 +53,7 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
             local.add(memory.name)  # each thread has it, so that nobody hands it on
     if (root := _handed_on(seen, local | owned.keys())) is not None:
         return refused("TR731", memory=root)
-    return _Numbered(owned).tree(tree, seen)
+    return _ThreadAxes(owned).tree(tree, seen)
 
 
 def unshared(tree: Tree) -> str | None:
@@ -171,7 +171,7 @@ def _axes_of_threads(root: str, seen: list[tuple[Leaf, Path]]) -> tuple[int, ...
 
 def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
     """Return memory in which a thread may read or write elements that another thread wrote; None if there is none."""
-    touches: dict[str, list[_Touch]] = {}
+    touches: dict[str, list[_ThreadAccess]] = {}
     updated: dict[str, bool] = {}  # whether every access to memory is an atomic update
     for leaf, path in seen:
         atomic = atomic_names(leaf.statements)
@@ -181,7 +181,9 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
         for use in (use for use in leaf.uses if use.root not in apart):
             team = bool(_team(path))
             updated[use.root] = updated.get(use.root, True) and use.name in atomic
-            touches.setdefault(use.root, []).append(_Touch(phase, use.direction.writes, team, again, _own(use, path)))
+            touches.setdefault(use.root, []).append(
+                _ThreadAccess(phase, use.direction.writes, team, again, _own(use, path))
+            )
     for root, found in touches.items():
         meets = len({touch.phase for touch in found}) > 1 or any(touch.again for touch in found)
         alone = len({touch.own for touch in found}) == 1 and found[0].own is not None
@@ -193,7 +195,7 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
 
 
 @attrs.frozen(repr=False)
-class _Touch:
+class _ThreadAccess:
     """An access to memory: its block of threads, repetition by outer loops, and each thread's position."""
 
     phase: tuple[int, ...]
@@ -219,7 +221,7 @@ def _own(use: Use, path: Path) -> tuple[int, Affine] | None:
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Numbered:
+class _ThreadAxes:
     """Replacement of the axes of memory along threads by one axis for the thread's number."""
 
     owned: Mapping[str, tuple[int, ...]]

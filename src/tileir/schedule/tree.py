@@ -405,7 +405,7 @@ Rewrite: TypeAlias = "Callable[[Loop, tuple[Loop, ...]], Replaced | Refused]"
 
 def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refused:
     """Return the tree with each loop of a name replaced; refused if there is none, or a replacement is refused."""
-    new = _Replacing(tree, name, rewrite).within(tree.body, tree.allocations, ())
+    new = _LoopReplacer(tree, name, rewrite).within(tree.body, tree.allocations, ())
     if new is None:
         known = ", ".join(dict.fromkeys(loop.name for loop in tree.loops()))
         return refused("TR701", loop=name, loops=known)
@@ -415,7 +415,7 @@ def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refus
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Replacing:
+class _LoopReplacer:
     """Replacement of the loops of a name."""
 
     tree: Tree

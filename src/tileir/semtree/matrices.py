@@ -14,7 +14,7 @@ from math import prod
 from typing import Final, get_args
 
 from tileir.core import BackendError, NameScope, Op, attrs
-from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
+from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, OperandMemory
 from tileir.semtree.ir import (
     WARP,
     Apply,
@@ -121,7 +121,7 @@ def held_of_left(stmt: MatrixMultiply) -> int | None:
     """Return the number of elements of the left operand that a thread can hold; None if it cannot."""
     fragment = FRAGMENTS[stmt.fragment]
     layout = fragment.a.layout
-    if fragment.a.where is Where.TILE or layout is None or NOTHING in (*layout.threads, *layout.elements):
+    if fragment.a.where is OperandMemory.TILE or layout is None or NOTHING in (*layout.threads, *layout.elements):
         return None
     return layout.held * (stmt.tile[0] // fragment.mnk[0]) * (stmt.tile[2] // fragment.mnk[2])
 

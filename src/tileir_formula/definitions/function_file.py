@@ -31,7 +31,7 @@ from tileir.tile.checks.verifier import verify
 from tileir.tile.text.parser import parse_unverified
 from tileir.tile.traversal import walk
 from tileir_formula.definitions.bodies import build
-from tileir_formula.definitions.functions import Derived, Function, input_name
+from tileir_formula.definitions.functions import DerivedInput, Function, input_name
 from tileir_formula.definitions.parameters import (
     NO,
     YES,
@@ -157,7 +157,7 @@ class _Description:
     origin: str = ""
     boundary: Boundary = Boundary.MIRROR
     parameters: list[Parameter] = attrs.field(factory=list)
-    derived: list[Derived] = attrs.field(factory=list)
+    derived: list[DerivedInput] = attrs.field(factory=list)
     faults: list[Diagnostic] = attrs.field(factory=list)
 
     def function(self, body: tile.Function, helpers: tuple[Function, ...]) -> Function:
@@ -205,7 +205,7 @@ class _Description:
         except ExpressionError as error:
             self.faults.append(_fault(str(error), span))
         else:
-            self.derived.append(Derived(name, expression))
+            self.derived.append(DerivedInput(name, expression))
 
     def take_parameter(self, match: re.Match[str], span: Span) -> None:
         """Read a parameter of one of the forms, and check its default against its own bounds."""
@@ -334,7 +334,7 @@ def _end(parameter: Parameter, end: str) -> int | float:
     return value
 
 
-def _of_value(derived: Derived, names: dict[str, int | float]) -> Iterator[Diagnostic]:
+def _of_value(derived: DerivedInput, names: dict[str, int | float]) -> Iterator[Diagnostic]:
     try:
         value = evaluate(derived.tree, names, Budget())
     except MissingError as error:

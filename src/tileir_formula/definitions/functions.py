@@ -192,7 +192,7 @@ def _network(count: int) -> Iterator[tuple[int, int]]:
 
 
 @attrs.frozen
-class Derived:
+class DerivedInput:
     """An input of a body that is computed from parameters, such as a radius from a standard deviation.
 
     Attributes:
@@ -229,7 +229,7 @@ class Function:
     name: str
     body: tile.Function
     parameters: tuple[Parameter, ...] = ()
-    derived: tuple[Derived, ...] = ()
+    derived: tuple[DerivedInput, ...] = ()
     boundary: Boundary = Boundary.MIRROR
     about: str = ""
     source: str = ""

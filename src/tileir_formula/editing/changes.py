@@ -25,7 +25,7 @@ class Change:
 
 
 @attrs.frozen
-class Edited:
+class EditedText:
     """A text after an edit.
 
     Attributes:
@@ -45,7 +45,7 @@ class Edited:
     moved: Mapping[str, str | None]
 
 
-def edited(text: str, changes: Iterable[Change], moved: Mapping[str, str | None] | None = None) -> Edited:
+def edited(text: str, changes: Iterable[Change], moved: Mapping[str, str | None] | None = None) -> EditedText:
     """Return a text with some of its characters changed; changes at one place follow one another as given.
 
     Raises:
@@ -56,7 +56,7 @@ def edited(text: str, changes: Iterable[Change], moved: Mapping[str, str | None]
     made = changed(text, ordered)
     start = ordered[0].start if ordered else 0
     stop = len(made) - (len(text) - ordered[-1].stop) if ordered else 0
-    return Edited(made, parse(made), start, stop, ordered, MappingProxyType(dict(moved or {})))
+    return EditedText(made, parse(made), start, stop, ordered, MappingProxyType(dict(moved or {})))
 
 
 def changed(text: str, changes: Iterable[Change], offset: int = 0) -> str:

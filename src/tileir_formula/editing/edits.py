@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from tileir.core import ArgumentError, nearest
-from tileir_formula.editing.changes import Change, Edited, edited, with_argument_changed, without_arguments
+from tileir_formula.editing.changes import Change, EditedText, edited, with_argument_changed, without_arguments
 from tileir_formula.ir import (
     Argument,
     Boundary,
@@ -99,7 +99,7 @@ def extents(formula: Formula) -> dict[str, Extent]:
     return found
 
 
-def replaced(text: str, path: str, value: str) -> Edited:
+def replaced(text: str, path: str, value: str) -> EditedText:
     """Write ``value`` in place of the element at ``path``.
 
     Raises:
@@ -170,14 +170,14 @@ def check_steps(lines: str, most: int | None = None) -> int:
     return len(formula.steps)
 
 
-def with_argument(text: str, path: str, name: str, value: str) -> Edited:
+def with_argument(text: str, path: str, name: str, value: str) -> EditedText:
     """Give a parameter of the step or merge at ``path`` a value, whether or not the text has one; errors as above."""
     call, arguments = call_at(parse(text), path)
     parse_argument(f"{name}={value}")
     return edited(text, [with_argument_changed(call, arguments, name, value)])
 
 
-def without_argument(text: str, path: str, name: str) -> Edited:
+def without_argument(text: str, path: str, name: str) -> EditedText:
     """Leave a parameter at its default; errors as for :func:`replaced`."""
     formula = parse(text)
     element_at(formula, f"{path}.arguments.{name}")

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir_formula.editing.changes import BLANKS, Change, Edited, changed, edited
+from tileir_formula.editing.changes import BLANKS, Change, EditedText, changed, edited
 from tileir_formula.editing.edits import check_steps, element_at, elements, no_element
 from tileir_formula.ir import Formula, Repeat, Source, Step
 from tileir_formula.references import Reference, Scope, places_of, references_of
@@ -20,7 +20,7 @@ from tileir_formula.text.printer import INDENT, source_text
 _NUMBERS: Final = re.compile(r"steps\[(\d+)\]")
 
 
-def inserted(text: str, path: str, steps: str) -> Edited:
+def inserted(text: str, path: str, steps: str) -> EditedText:
     """Write one or more steps before the one at ``path``, which may be one past the end of a group.
 
     Numbers in the new steps count the lines before the edit.
@@ -39,7 +39,7 @@ def inserted(text: str, path: str, steps: str) -> Edited:
     return _rewired(text, formula, [Change(place, place, before + lines)], _paths(formula, tree))
 
 
-def removed(text: str, path: str, *, redirect: bool = False) -> Edited:
+def removed(text: str, path: str, *, redirect: bool = False) -> EditedText:
     """Remove a step with the comments above it; the next step then reads the one before it.
 
     Args:
@@ -105,7 +105,7 @@ def _redirected_follower(formula: Formula, path: str, spelling: str) -> list[Cha
     return [Change(place, place, f" of {spelling}")]
 
 
-def duplicated(text: str, path: str) -> Edited:
+def duplicated(text: str, path: str) -> EditedText:
     """Write a step a second time, below itself, without its name; errors as for :func:`inserted`."""
     formula = parse(text)
     node = element_at(formula, path)
@@ -122,7 +122,7 @@ def duplicated(text: str, path: str) -> Edited:
     return _rewired(text, formula, [Change(stop, stop, before + lines)], _paths(formula, tree))
 
 
-def moved(text: str, path: str, target: str) -> Edited:
+def moved(text: str, path: str, target: str) -> EditedText:
     """Move a step with its lines to before the one at ``target``, or to the end of the group.
 
     Raises:
@@ -155,7 +155,7 @@ def _rewired(
     changes: list[Change],
     paths: Mapping[str, str | None],
     redirected: Mapping[str, str | None] | None = None,
-) -> Edited:
+) -> EditedText:
     """Return a text after an edit, with references to renumbered steps updated.
 
     Args:

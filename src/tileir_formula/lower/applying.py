@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tileir.core import VerifyError, attrs
 from tileir_formula.definitions.functions import Function
-from tileir_formula.editing.changes import Edited, composed, edited
+from tileir_formula.editing.changes import EditedText, composed, edited
 from tileir_formula.editing.control_edits import ControlEdits
 from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.editing.controls import Control, FormulaControls, each_control
@@ -20,7 +20,7 @@ from tileir_formula.verifier import faults_of
 
 
 @attrs.frozen
-class Applied:
+class ControlEffect:
     """Effect of a control.
 
     Attributes:
@@ -31,12 +31,14 @@ class Applied:
 
     """
 
-    edited: Edited
+    edited: EditedText
     controls: FormulaControls
     changed: tuple[tuple[str | None, str | None], ...]
 
 
-def apply(text: str, path: str | Sequence[str], value: GivenValue | None, functions: Mapping[str, Function]) -> Applied:
+def apply(
+    text: str, path: str | Sequence[str], value: GivenValue | None, functions: Mapping[str, Function]
+) -> ControlEffect:
     """Set a control: write a value at its path, and change nothing else.
 
     ``None`` removes the element, so that the default holds: an argument, source, boundary, condition, merge, name,
@@ -70,10 +72,10 @@ def apply(text: str, path: str | Sequence[str], value: GivenValue | None, functi
     return following(formula, made, functions)
 
 
-def following(before: Formula, made: Edited, functions: Mapping[str, Function]) -> Applied:
+def following(before: Formula, made: EditedText, functions: Mapping[str, Function]) -> ControlEffect:
     """Return the controls after an edit, including those of :mod:`tileir_formula.editing.step_edits`, and changes."""
     after = controls_of(made.formula, functions)
-    return Applied(made, after, tuple(_changed(controls_of(before, functions), after, made.moved)))
+    return ControlEffect(made, after, tuple(_changed(controls_of(before, functions), after, made.moved)))
 
 
 def _check(before: Formula, after: Formula, functions: Mapping[str, Function]) -> None:

@@ -18,7 +18,7 @@ from math import prod
 from typing import Final
 
 from tileir.core import LOCAL, REGISTER, DType, attrs
-from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Kind, Moved, Operations, bounded
+from tileir.passes.cost.figures import BlockCost, CacheTraffic, Cycles, KernelCost, Kind, Operations, bounded
 from tileir.passes.cost.machine import Machine, Storage
 from tileir.stripe import ir as stripe, launched, uses_of
 from tileir.stripe.blocks import Binding
@@ -42,7 +42,7 @@ class Footprint:
 
 
 @attrs.frozen
-class Different:
+class DistinctBytes:
     """Bytes of distinct elements; an upper bound where inexact."""
 
     bytes: int
@@ -75,7 +75,7 @@ class Traffic:
             found = self._footprints[key] = self._lines(self._accesses(scope), self._still(scope, depth))
         return found
 
-    def different(self, scope: Scope) -> Different:
+    def different(self, scope: Scope) -> DistinctBytes:
         """Return the bytes of distinct elements that a subtree touches in the whole run of the kernel."""
         total, all_exact = 0, True
         for touched in self._touched(self._accesses(scope), frozenset(), frozenset({REGISTER}), self._ranges):
@@ -83,7 +83,7 @@ class Traffic:
             exact = exact and elements <= touched.limit
             total += min(elements, touched.limit) * touched.itemsize
             all_exact = all_exact and exact
-        return Different(total, all_exact)
+        return DistinctBytes(total, all_exact)
 
     def _lines(
         self, accesses: Iterable[Access], still: frozenset[int], ranges: Mapping[int, int] | None = None
@@ -103,16 +103,16 @@ class Traffic:
     @staticmethod
     def _touched(
         accesses: Iterable[Access], still: frozenset[int], apart: frozenset[str], ranges: Mapping[int, int]
-    ) -> Iterable[_Touched]:
+    ) -> Iterable[_TouchedRegions]:
         """Return the elements of each root outside some locations that accesses touch while some loops stand still."""
-        found: dict[int, _Touched] = {}
+        found: dict[int, _TouchedRegions] = {}
         for access in accesses:
             root = access.root
             if root.location in apart:
                 continue
             steps = [(step, ranges[loop]) for loop, step in access.terms if loop not in still]
             if root.number not in found:
-                found[root.number] = _Touched(root.number, root.elements, access.dtype.itemsize)
+                found[root.number] = _TouchedRegions(root.number, root.elements, access.dtype.itemsize)
             region = region_of(access.offset, (*steps, *access.sizes))
             if access.chosen is not None:
                 points = prod(ranges[loop] for loop in access.chosen if loop not in still)
@@ -128,7 +128,7 @@ class Traffic:
             found = self._below[id(scope)] = (*scope.accesses.values(), *inner)
         return found
 
-    def into(self, storage: Storage, share: float = 1.0) -> Moved:
+    def into(self, storage: Storage, share: float = 1.0) -> CacheTraffic:
         """Return the traffic of the kernel into and out of a cache of which it may use ``share``.
 
         Allocations that fit reuse their addresses, and so stay in the cache.
@@ -136,9 +136,9 @@ class Traffic:
         capacity = storage.size_bytes * share
         moved = self._moved(self.kernel, 0, capacity)
         kept = {root for root, size in self._inside.items() if size <= capacity}
-        return sum((each for root, each in moved.items() if root not in kept), Moved())
+        return sum((each for root, each in moved.items() if root not in kept), CacheTraffic())
 
-    def _moved(self, scope: Scope, depth: int, capacity: float) -> dict[int, Moved]:
+    def _moved(self, scope: Scope, depth: int, capacity: float) -> dict[int, CacheTraffic]:
         loops = [
             (n, loop)
             for n, loop in enumerate(scope.loops)
@@ -178,9 +178,9 @@ class Traffic:
         windows = ((max(offsets) - min(offsets)) // step for (_, step), offsets in starts.items() if len(offsets) > 1)
         return max((window for window in windows if window < loop.range), default=1)
 
-    def _body(self, scope: Scope, capacity: float) -> dict[int, Moved]:
+    def _body(self, scope: Scope, capacity: float) -> dict[int, CacheTraffic]:
         """Return the traffic of a block's statements in order; its own scalars come first."""
-        total: dict[int, Moved] = {}
+        total: dict[int, CacheTraffic] = {}
         if scope.accesses:
             total = _once(self._lines(scope.accesses.values(), self._still(scope, len(scope.loops))))
         left: Mapping[int, Footprint] = {}
@@ -189,14 +189,14 @@ class Traffic:
             for root, moved in self._moved(child, 0, capacity).items():
                 kept = left[root].bytes if root in left else 0.0
                 kept = min(kept, footprint[root].bytes)
-                fresh = Moved(max(0.0, moved.read - kept), moved.written)
-                total[root] = total.get(root, Moved()) + fresh
+                fresh = CacheTraffic(max(0.0, moved.read - kept), moved.written)
+                total[root] = total.get(root, CacheTraffic()) + fresh
             left = footprint if _size(footprint) <= capacity else {}
         return total
 
 
 @attrs.define(eq=False, repr=False)
-class _Touched:
+class _TouchedRegions:
     """The regions of one root that some accesses touch, and which of them are read and written."""
 
     root: int
@@ -210,7 +210,7 @@ class _Touched:
         self.regions[region] = reads or access.reads or access.merging is not None, writes or access.writes
 
 
-def _footprint_of(touched: _Touched, line_bytes: int) -> Footprint:
+def _footprint_of(touched: _TouchedRegions, line_bytes: int) -> Footprint:
     regions = touched.regions
     reads = tuple(region for region, (read, _) in regions.items() if read)
     writes = tuple(region for region, (_, written) in regions.items() if written)
@@ -237,8 +237,8 @@ def _size(footprint: Mapping[int, Footprint]) -> float:
     return sum(each.bytes for each in footprint.values())
 
 
-def _once(footprint: Mapping[int, Footprint]) -> dict[int, Moved]:
-    return {root: Moved(each.read_bytes, each.written_bytes) for root, each in footprint.items()}
+def _once(footprint: Mapping[int, Footprint]) -> dict[int, CacheTraffic]:
+    return {root: CacheTraffic(each.read_bytes, each.written_bytes) for root, each in footprint.items()}
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:

@@ -68,7 +68,7 @@ class Candidate:
 
 
 @attrs.frozen
-class Failed:
+class FailedCandidate:
     """A pipeline that a pass refused, and why."""
 
     passes: tuple[Pass, ...]
@@ -121,7 +121,7 @@ class Search:
     machine: Machine
     stop: Callable[[], bool] = attrs.field(default=lambda: False)
     found: dict[Block, Candidate] = attrs.field(factory=dict, init=False)
-    failed: list[Failed] = attrs.field(factory=list, init=False)
+    failed: list[FailedCandidate] = attrs.field(factory=list, init=False)
     _made: dict[tuple[Pass, ...], Program] = attrs.field(factory=dict, init=False)
 
     def run(self, passes: tuple[Pass, ...], progress: Callable[[int, int], None] | None = None) -> list[Candidate]:
@@ -155,7 +155,7 @@ class Search:
         try:
             program = self._after(passes)
         except TileError as error:
-            self.failed.append(Failed(passes, error))
+            self.failed.append(FailedCandidate(passes, error))
             return None
         known = self.found.get(program.main)
         if known is None:

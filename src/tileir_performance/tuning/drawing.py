@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.nodes import attrs
 from tileir.schedule.script import Pattern, Script
 from tileir.schedule.tree import Loop, Tail, Tree, leaves, own_memory
-from tileir_performance.tuning.sketches import LANES, Sketch, Sketched, inner_of, outputs_of
+from tileir_performance.tuning.sketches import LANES, Sketch, SketchSteps, inner_of, outputs_of
 
 if TYPE_CHECKING:
     from random import Random
@@ -70,7 +70,7 @@ class Room:
             itemsize,
         )
 
-    def script(self, found: Sketched, match: Pattern) -> Script:
+    def script(self, found: SketchSteps, match: Pattern) -> Script:
         """Return a script for all sizes of a kernel, and for vectors of all widths."""
         lanes = f"max(1, VECTOR_BYTES // {self.itemsize})"
         parameters = (attrs.evolve(each, value=lanes) if each.name == LANES else each for each in found.parameters)

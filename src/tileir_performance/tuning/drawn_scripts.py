@@ -48,7 +48,7 @@ PARENTS: Final = 8
 
 
 @attrs.frozen
-class Drawn:
+class ScriptedPipeline:
     """A pipeline with scripts, the sketches that these were made of, and the time that the model expects."""
 
     sketches: tuple[tuple[str, Sketch], ...]
@@ -82,7 +82,7 @@ class ScriptSearch:
     _rooms: dict[str, Room] = attrs.field(factory=dict, init=False)
     _kernels: int = attrs.field(default=0, init=False)
     _known: set[tuple[Kernel, ...]] = attrs.field(factory=set, init=False)
-    _waiting: list[Drawn] = attrs.field(factory=list, init=False)
+    _waiting: list[ScriptedPipeline] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Apply the passes that run before kernels are scheduled, and look at the kernels."""
@@ -104,7 +104,7 @@ class ScriptSearch:
         places = (n for n, step in enumerate(self.passes) if type(unnamed(step)).__module__.startswith(SCHEDULES))
         return next(places, len(self.passes))
 
-    def round(self, timed: Sequence[tuple[Drawn, float]]) -> list[Drawn]:
+    def round(self, timed: Sequence[tuple[ScriptedPipeline, float]]) -> list[ScriptedPipeline]:
         """Return the sketches to time next, given all earlier times; none where scripts fit none of the kernels."""
         if not self._rooms:
             return []
@@ -121,7 +121,7 @@ class ScriptSearch:
         self._waiting = [*islice(left, MOST_WAITING)]
         return chosen
 
-    def _expected(self, drawn: Drawn, timed: Sequence[tuple[Drawn, float]]) -> float:
+    def _expected(self, drawn: ScriptedPipeline, timed: Sequence[tuple[ScriptedPipeline, float]]) -> float:
         """Return the predicted time, corrected by the errors of predictions for similar timed sketches.
 
         The model sees no difference between many sketches; those similar to fast ones are expected to be fast.
@@ -133,7 +133,7 @@ class ScriptSearch:
             weights += weight
         return drawn.candidate.seconds * math.exp(total / weights if weights else 0.0)
 
-    def _next(self, best: Sequence[Drawn]) -> dict[str, Sketch]:
+    def _next(self, best: Sequence[ScriptedPipeline]) -> dict[str, Sketch]:
         """Return random sketches: new ones, or mutations of the best."""
         sketches = dict(self._random.choice(best).sketches) if best and self._random.random() < _LIKE_BEST else {}
         name = self._random.choice(list(self._rooms))
@@ -173,7 +173,7 @@ class ScriptSearch:
             self._known.add(program.kernels)
             passes = (*self.passes[: self._first], *scripts, *rest)
             candidate = Candidate(passes, program, predict(program, self.machine).seconds, "script")
-            self._waiting.append(Drawn(tuple(sketches.items()), candidate))
+            self._waiting.append(ScriptedPipeline(tuple(sketches.items()), candidate))
 
 
 _LEAST: Final = 1e-9
@@ -187,7 +187,7 @@ def _schedules(step: Pass) -> bool:
     return type(inner).__module__.startswith(SCHEDULES) and inner.name != "thread"
 
 
-def _distance(one: Drawn, other: Drawn) -> float:
+def _distance(one: ScriptedPipeline, other: ScriptedPipeline) -> float:
     """Return in how much two schedules differ: a number for each choice, and for each doubling of a size."""
     ours, theirs = dict(one.sketches), dict(other.sketches)
     return sum(ours[name].distance(theirs[name]) if name in theirs else _UNLIKE for name in ours) + _UNLIKE * len(

@@ -82,7 +82,7 @@ def inner_of(tree: Tree) -> tuple[str, ...]:
 
 
 @attrs.frozen
-class Sketched:
+class SketchSteps:
     """The steps that a sketch stands for, the numbers that they name, and the tree that they make."""
 
     steps: tuple[Step, ...]
@@ -90,7 +90,7 @@ class Sketched:
     tree: Tree
 
 
-def sketched(sketch: Sketch, tree: Tree) -> Sketched | Refused:
+def sketched(sketch: Sketch, tree: Tree) -> SketchSteps | Refused:
     """Return the steps that a sketch stands for, or why one of them refuses the tree."""
     writer = _Writer(tree, parameters_of(sketch))
     outer, tile = _tiles(sketch, writer)
@@ -108,7 +108,7 @@ def sketched(sketch: Sketch, tree: Tree) -> Sketched | Refused:
             break  # groups stand outside of all else
     if writer.refusal is None and (copies := unrolled(writer.tree.body)) > MOST_UNROLLED:
         return refused("TR755", statements=copies, most=MOST_UNROLLED)
-    return writer.refusal or Sketched(tuple(writer.steps), writer.parameters, writer.tree)
+    return writer.refusal or SketchSteps(tuple(writer.steps), writer.parameters, writer.tree)
 
 
 def parameters_of(sketch: Sketch) -> tuple[Parameter, ...]:

@@ -35,7 +35,7 @@ from tileir.passes.pipelines.pipeline import to_json as pipeline_json
 from tileir.runtime import Context, DeviceInfo
 from tileir_performance.tuning.candidates import Candidate, Search, chosen
 from tileir_performance.tuning.contest import Contest, Entrant
-from tileir_performance.tuning.drawn_scripts import Drawn, ScriptSearch
+from tileir_performance.tuning.drawn_scripts import ScriptedPipeline, ScriptSearch
 from tileir_performance.tuning.search import Progress, Tuned
 
 FINALISTS: Final = 4
@@ -180,7 +180,7 @@ class ScriptTuner(Tuner):
         target = self.request.scheduling or self.device.target
         program = stripe_of(self.request.program, self.request.types, target)
         machine = machine_of(hardware_of(target), target)
-        timed: list[tuple[Drawn, float]] = []
+        timed: list[tuple[ScriptedPipeline, float]] = []
         first = self.deadline - (1 - FIRST_SHARE) * self.time_limit
         search = ScriptSearch(
             program,

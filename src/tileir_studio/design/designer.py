@@ -29,7 +29,7 @@ from tileir_formula.definitions.offers import offered, offers
 from tileir_formula.definitions.parameters import ChoiceParameter, FlagParameter
 from tileir_formula.diagrams.diagram import Legend, Node, diagram_of
 from tileir_formula.editing import step_edits
-from tileir_formula.editing.changes import Edited
+from tileir_formula.editing.changes import EditedText
 from tileir_formula.editing.control_tree import controls_of
 from tileir_formula.ir import Boundary, Formula, Number, Repeat, Source, Step
 from tileir_formula.lower.applying import apply
@@ -311,14 +311,14 @@ def edited_view(request: Mapping[str, Any], functions: Functions) -> FormulaView
     return view_of(made.text, made.formula, controls_of(made.formula, functions), functions)
 
 
-def _set(text: str, path: str, request: Mapping[str, Any], functions: Functions) -> Edited:
+def _set(text: str, path: str, request: Mapping[str, Any], functions: Functions) -> EditedText:
     value = request.get("value")
     if value is not None and not isinstance(value, str):
         raise fail("TIL913", "`value` is a text, or null")
     return apply(text, path, value, functions).edited
 
 
-def _add(text: str, path: str, request: Mapping[str, Any], functions: Functions) -> Edited:
+def _add(text: str, path: str, request: Mapping[str, Any], functions: Functions) -> EditedText:
     """Insert a step that calls a function; where that reads two pictures, the step names them."""
     name = word_of(request, "function")
     if name not in functions:
@@ -332,20 +332,20 @@ def _add(text: str, path: str, request: Mapping[str, Any], functions: Functions)
     return step_edits.inserted(text, path, step)
 
 
-def _remove(text: str, path: str, _: Mapping[str, Any], __: Functions) -> Edited:
+def _remove(text: str, path: str, _: Mapping[str, Any], __: Functions) -> EditedText:
     """Remove a step; its readers read its source instead."""
     return step_edits.removed(text, path, redirect=True)
 
 
-def _duplicate(text: str, path: str, _: Mapping[str, Any], __: Functions) -> Edited:
+def _duplicate(text: str, path: str, _: Mapping[str, Any], __: Functions) -> EditedText:
     return step_edits.duplicated(text, path)
 
 
-def _move(text: str, path: str, request: Mapping[str, Any], _: Functions) -> Edited:
+def _move(text: str, path: str, request: Mapping[str, Any], _: Functions) -> EditedText:
     return step_edits.moved(text, path, word_of(request, "target"))
 
 
-_ACTIONS: Final[Mapping[str, Callable[[str, str, Mapping[str, Any], Functions], Edited]]] = MappingProxyType(
+_ACTIONS: Final[Mapping[str, Callable[[str, str, Mapping[str, Any], Functions], EditedText]]] = MappingProxyType(
     {"set": _set, "add": _add, "remove": _remove, "duplicate": _duplicate, "move": _move}
 )
 

@@ -16,7 +16,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.schedules.registers import copies as register_copies
-from tileir.passes.schedules.registers.copies import Copied, Run, copied_pieces, vectors
+from tileir.passes.schedules.registers.copies import CopiedElements, Run, copied_pieces, vectors
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.poly.affine import Affine
@@ -122,7 +122,7 @@ def test_runs_are_joined_where_windows_overlap() -> None:
     use = Use("X", "X", access, shape.strides, DType.F32, Direction.IN)
     kernel = Block("", (), (), (), ())
     nest = Nest(kernel, (n, y, x), (Segment((c, i, j), (), (use,), ()),))
-    found = Copied.of(use, nest, {"n": 1, "y": 4, "x": 16}, {"X": shape})
+    found = CopiedElements.of(use, nest, {"n": 1, "y": 4, "x": 16}, {"X": shape})
     assert found is not None
     channels, run = found.runs
     assert (channels, run.count, run.step) == (Run((("c", 1),), 256, 8, 0), 5 * 16 + 18, 1)
@@ -130,7 +130,9 @@ def test_runs_are_joined_where_windows_overlap() -> None:
     assert (found.least, found.greatest) == (0, 2 * 8 * 256 - 1)
     assert found.is_crowded(1024)
     assert not found.is_crowded(1 << 20)
-    assert Copied.of(use, nest, {"n": 1, "y": 4, "x": 16}, {}) is not None  # without constraints all points exist
+    assert (
+        CopiedElements.of(use, nest, {"n": 1, "y": 4, "x": 16}, {}) is not None
+    )  # without constraints all points exist
 
 
 @given(st.integers(0, 300), st.sampled_from((1, 4, 16)))
@@ -157,7 +159,7 @@ def test_copies_keep_the_meaning(
 ) -> None:
     program = case(text, *image, *panels, dtype).program()
     step = attrs.evolve(SMALL, panel_bytes=panel_bytes, threads=threads, operations=0)
-    with patch.object(Copied, "is_crowded", return_value=True), patch.object(register_copies, "_LEAST_USES", 1):
+    with patch.object(CopiedElements, "is_crowded", return_value=True), patch.object(register_copies, "_LEAST_USES", 1):
         after = run((Accumulate(), step), program)
     verify(after)
     assert_same_meaning(program, after)

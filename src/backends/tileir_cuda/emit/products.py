@@ -90,7 +90,9 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
     """Write a product: for each step the fragments of both operands, then the products of all pairs."""
     fragment = FRAGMENTS[stmt.fragment]
     lane = apply_integer(env.out, Op.MOD, (thread_number(env, group), integer(fragment.threads, _INDEX)), index=True)
-    left: Held | _Fragments = Held.of(env, stmt) if stmt.left.held else _Fragments.of(env, stmt, shared, lane)
+    left: PrivateFragments | _Fragments = (
+        PrivateFragments.of(env, stmt) if stmt.left.held else _Fragments.of(env, stmt, shared, lane)
+    )
     right = _Fragments.of(env, stmt, shared, lane, right=True)
     count = fragment.sums.held
     sums = accumulators(env, stmt, 0, math.prod(stmt.tile[:2]) // math.prod(fragment.mnk[:2]) * count)
@@ -104,7 +106,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
 
 
 @attrs.frozen(eq=False, repr=False)
-class Held:
+class PrivateFragments:
     """Reader of left fragments from a private array, in the order of instructions.
 
     Attributes:
@@ -126,7 +128,7 @@ class Held:
     count: int
 
     @classmethod
-    def of(cls, env: Environment, stmt: MatrixMultiply) -> Held:
+    def of(cls, env: Environment, stmt: MatrixMultiply) -> PrivateFragments:
         """Return the reader for the left operand of a product."""
         start, fragment = stmt.left.start, FRAGMENTS[stmt.fragment]
         offset = offset_of(env, start.offset)

@@ -28,7 +28,7 @@ _HEADER_ENDS: Final = ".address_size 64\n"
 
 
 @attrs.frozen
-class Made:
+class CompiledModule:
     """Compiled module: PTX, and machine code if the card exists."""
 
     ptx: str
@@ -45,7 +45,7 @@ def made(
     architecture: Architecture,
     threads: int = 1,
     link: Callable[[str], bytes | None] = lambda _: None,
-) -> tuple[Made, ...]:
+) -> tuple[CompiledModule, ...]:
     """Return compiled modules.
 
     Args:
@@ -77,9 +77,9 @@ def joined(listings: Iterable[str]) -> str:
 
 def _made(
     architecture: Architecture, link: Callable[[str], bytes | None], text: str, *, past_the_lock: bool = False
-) -> Made:
+) -> CompiledModule:
     listing = _ptx(architecture, text, past_the_lock=past_the_lock)
-    return Made(listing, link(listing))
+    return CompiledModule(listing, link(listing))
 
 
 def _ptx(architecture: Architecture, text: str, *, past_the_lock: bool) -> str:

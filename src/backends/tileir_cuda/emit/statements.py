@@ -53,7 +53,7 @@ from tileir_cuda.emit import flags, products, warpgroups
 from tileir_cuda.emit.boxes import Channels, meet_cluster, operands_of_boxes
 from tileir_cuda.emit.products import Shared, thread_number
 from tileir_cuda.emit.roles import Roles
-from tileir_cuda.emit.warpgroups import ALIGNMENT, CONVERGENT, OF_WARPGROUPS, Begun
+from tileir_cuda.emit.warpgroups import ALIGNMENT, CONVERGENT, OF_WARPGROUPS, PendingProduct
 from tileir_llvm.emit.expressions import evaluate, offset_of
 from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.emit.spelling import memory_element, register
@@ -206,7 +206,7 @@ class CudaStatements(Statements):
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
         """Write statements in order; products in flight overlap statements that do not depend on them."""
-        begun: list[Begun] = []
+        begun: list[PendingProduct] = []
         changed: set[str] = set()
         for number, stmt in enumerate(stmts):
             after = stmts[number + 1] if number + 1 < len(stmts) else None
@@ -228,13 +228,13 @@ class CudaStatements(Statements):
                 changed |= {place.array for each in statements((stmt,)) for place in writes(each)}
         self._finish(begun, changed, len(begun))
 
-    def _finish(self, begun: list[Begun], changed: set[str], count: int, *, apart: bool = False) -> None:
+    def _finish(self, begun: list[PendingProduct], changed: set[str], count: int, *, apart: bool = False) -> None:
         """Wait for the first products in flight, after changes to arrays."""
         if count:
             warpgroups.finish(self.env, begun[:count], len(begun) - count, changed, apart=apart)
             del begun[:count]
 
-    def _needed(self, stmt: Stmt, begun: list[Begun]) -> int:
+    def _needed(self, stmt: Stmt, begun: list[PendingProduct]) -> int:
         """Return the number of products in flight that have to be done before a statement.
 
         Accesses to their sums, and releases of their operands, need them. Barriers wait for all. Nothing else in a

@@ -20,7 +20,7 @@ from tileir.semtree.ir import MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import held
 from tileir.semtree.swizzles import folded
 from tileir_cuda.emit.operands import CODES, Matrix
-from tileir_cuda.emit.products import Held, Shared, accumulators, keep, rounded, thread_number
+from tileir_cuda.emit.products import PrivateFragments, Shared, accumulators, keep, rounded, thread_number
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.expressions import Environment, evaluate
 from tileir_llvm.emit.spelling import register
@@ -60,7 +60,7 @@ OF_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if FRAGMENTS[name]
 
 
 @attrs.frozen(eq=False)
-class Begun:
+class PendingProduct:
     """Product in flight.
 
     Attributes:
@@ -98,7 +98,7 @@ def _right(stmt: MatrixMultiply) -> Matrix | None:
 
 def begin(
     env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared], *, fresh: bool
-) -> Begun:
+) -> PendingProduct:
     """Begin a product, with one statement of all steps for each part of the sums; ``fresh`` sums were zeros."""
     fragment = FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
@@ -113,7 +113,7 @@ def begin(
             pairs = [(factors[row][n], _moved(env, right, b, column, n)) for n in range(depth // step)]
             flags = (right.across,) if words else (factors_across(stmt), right.across)
             keep(env, stmt, first, _products(env, stmt, pairs, sums, flags))
-    return Begun(stmt, words)
+    return PendingProduct(stmt, words)
 
 
 def factors_across(stmt: MatrixMultiply) -> bool:
@@ -132,7 +132,7 @@ def _factors(
     left = None if stmt.left.held else _left(stmt)
     if left is None or _is_loaded(stmt, left):
         if left is None:
-            own = Held.of(env, stmt)
+            own = PrivateFragments.of(env, stmt)
             found = [[tuple(own.at(row * rows, n * step)) for n in depth] for row in height]
         else:
             lane = thread_number(env, group)
@@ -144,7 +144,7 @@ def _factors(
 
 
 def finish(
-    env: Environment, done: list[Begun], pending: int, changed: Collection[str] = (), *, apart: bool = False
+    env: Environment, done: list[PendingProduct], pending: int, changed: Collection[str] = (), *, apart: bool = False
 ) -> None:
     """Wait for products of this thread, except the last ``pending``, and keep their sums.
 
@@ -162,7 +162,7 @@ def finish(
     lefts = {
         s.left.start.array: s for s in (each.stmt for each in done) if s.left.held and s.left.start.array in changed
     }
-    owned = [Held.of(env, stmt) for stmt in lefts.values()]
+    owned = [PrivateFragments.of(env, stmt) for stmt in lefts.values()]
     new = [word for own in owned for word in own.words()]
     values = [value for _, part in sums for value in part]
     first = 2 * len(values) + len(new)

@@ -59,8 +59,8 @@ def in_order(outlines: Sequence[object]) -> list[int]:
 
 def joined(modules: Sequence[ModuleText]) -> Iterator[ModuleText]:
     """Yield modules of one kernel each, with those that only differ in integers merged."""
-    written = [_Written.of(module) if len(module.functions) == 2 else None for module in modules]
-    classes: dict[object, list[_Written]] = {}
+    written = [_KernelModule.of(module) if len(module.functions) == 2 else None for module in modules]
+    classes: dict[object, list[_KernelModule]] = {}
     for module, each in zip(modules, written, strict=True):
         if each is None:
             yield module
@@ -74,7 +74,7 @@ def joined(modules: Sequence[ModuleText]) -> Iterator[ModuleText]:
 
 
 @attrs.frozen(eq=False)
-class _Written:
+class _KernelModule:
     """Module of one kernel.
 
     Attributes:
@@ -92,7 +92,7 @@ class _Written:
     form: object
 
     @classmethod
-    def of(cls, module: ModuleText) -> _Written:
+    def of(cls, module: ModuleText) -> _KernelModule:
         header, _, body = module.functions[1].partition("\n")
         pieces = _INTEGER.split(body)  # text between instructions with trailing integers, and their three parts
         integers = tuple(zip(pieces[1::4], map(int, pieces[3::4]), strict=True))
@@ -107,13 +107,13 @@ class _Written:
         """The name of the function."""
         return str(_NAME.findall(self.header)[0])
 
-    def columns(self, others: Sequence[_Written]) -> list[tuple[int, ...]]:
+    def columns(self, others: Sequence[_KernelModule]) -> list[tuple[int, ...]]:
         """Return the differences of each integer of others to its own."""
         rows = [[value for _, value in each.integers] for each in (self, *others)]
         return [tuple(value - own for value in values) for own, *values in zip(*rows, strict=True)]
 
 
-def _apart(alike: list[_Written]) -> list[list[_Written]]:
+def _apart(alike: list[_KernelModule]) -> list[list[_KernelModule]]:
     """Return modules of one form in mergeable lists: loops of products need their registers."""
     first, *others = alike
     columns = first.columns(others)
@@ -122,7 +122,7 @@ def _apart(alike: list[_Written]) -> list[list[_Written]]:
         places = [place for place, (register, _) in enumerate(first.integers) if register in strides]
         if len({columns[place] for place in places if any(columns[place])}) > MOST_STRIDES:
             kept += places
-    classes: dict[object, list[_Written]] = {}
+    classes: dict[object, list[_KernelModule]] = {}
     for each in alike:
         classes.setdefault(tuple(each.integers[place] for place in kept), []).append(each)
     return [*classes.values()]
@@ -142,7 +142,7 @@ def _read_by_products(body: str) -> Iterator[set[str]]:
                 yield {*_ADDRESS.findall(text)}.intersection(_READ.findall(text))
 
 
-def _join(alike: Sequence[_Written]) -> None:
+def _join(alike: Sequence[_KernelModule]) -> None:
     """Merge modules of one form: one function with parameters, and the entries of all."""
     first, *others = alike
     columns = first.columns(others)

@@ -73,24 +73,24 @@ class _Stretch:
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Turns:
+class _LoopStretch:
     """Repeated stretches, some of which are shared: a number of times, or while a condition holds."""
 
-    times: int | _Holds
+    times: int | _BranchCondition
     stretches: _Stretches
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Ways:
+class _BranchStretch:
     """Conditional stretches, some of which are shared."""
 
-    condition: _Holds
+    condition: _BranchCondition
     then: _Stretches
     otherwise: _Stretches
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Holds:
+class _BranchCondition:
     """Condition; ``offset`` is that of the argument that points to it."""
 
     offset: int
@@ -101,7 +101,7 @@ class _Holds:
         return ctypes.c_uint8.from_address(address).value != 0
 
 
-_Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
+_Stretches: TypeAlias = "tuple[_Stretch | _LoopStretch | _BranchStretch, ...]"
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -143,7 +143,7 @@ class _Records:
 
     def stretches(self, works: Sequence[Work]) -> _Stretches:
         """Add works, and return their stretches, with independent loops on separate threads."""
-        found: tuple[_Stretch | _Turns | _Ways, ...] = ()
+        found: tuple[_Stretch | _LoopStretch | _BranchStretch, ...] = ()
         for together, uses in companions(works):
             first = self.count
             inside = self._inside(together)
@@ -157,7 +157,7 @@ class _Records:
 
     def _inside(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
         """Add works, and return their stretches, one after the other."""
-        found: list[_Stretch | _Turns | _Ways] = []
+        found: list[_Stretch | _LoopStretch | _BranchStretch] = []
         for work in works:
             match work:
                 case Repetition():
@@ -168,11 +168,11 @@ class _Records:
                     found.append(self._launched(kernel, arguments, repeated))
         return _joined(found)
 
-    def _repeated(self, repetition: Repetition) -> _Stretch | _Turns:
+    def _repeated(self, repetition: Repetition) -> _Stretch | _LoopStretch:
         first, times = self.count, repetition.times
         if isinstance(times, int):
             self.first_turns = self.first_turns or COUNTED_TURNS
-            turns: int | _Holds = times
+            turns: int | _BranchCondition = times
             self.entries += [TIMES, times, 0]
         else:
             self.first_turns = 1
@@ -180,9 +180,9 @@ class _Records:
             self.entries += [WHILE, turns.offset, 0]
         inside = self._inside(repetition.works, repeated=True)
         self._close(first)
-        return _Stretch(first, self.count - first) if all(map(_is_plain, inside)) else _Turns(turns, inside)
+        return _Stretch(first, self.count - first) if all(map(_is_plain, inside)) else _LoopStretch(turns, inside)
 
-    def _chosen(self, choice: Choice, repeated: bool) -> _Stretch | _Ways:
+    def _chosen(self, choice: Choice, repeated: bool) -> _Stretch | _BranchStretch:
         first, holds = self.count, self._condition(choice.condition)
         self.first_turns = self.first_turns or COUNTED_TURNS
         self.entries += [UNLESS, holds.offset, 0]
@@ -194,14 +194,14 @@ class _Records:
         self._close(over)
         if all(map(_is_plain, (*then, *otherwise))):
             return _Stretch(first, self.count - first)
-        return _Ways(holds, then, otherwise)
+        return _BranchStretch(holds, then, otherwise)
 
     def _close(self, entry: int) -> None:
         """Set the number of following entries in an entry."""
         self.entries[entry * WORDS + 2] = self.count - entry - 1
 
-    def _condition(self, condition: Condition) -> _Holds:
-        holds = _Holds(len(self.template) * _POINTER_BYTES)
+    def _condition(self, condition: Condition) -> _BranchCondition:
+        holds = _BranchCondition(len(self.template) * _POINTER_BYTES)
         self._argument(condition.argument, 1)
         return holds
 
@@ -231,7 +231,7 @@ class _Records:
                 runs.append(_Run(part, self._together(part) if kernels else None))
         return tuple(runs)
 
-    def _has_kernels_alone(self, stretch: _Stretch | _Turns | _Ways) -> bool:
+    def _has_kernels_alone(self, stretch: _Stretch | _LoopStretch | _BranchStretch) -> bool:
         if not isinstance(stretch, _Stretch) or stretch.offset is None:
             return False
         return all(
@@ -248,7 +248,7 @@ class _Records:
 
 def _parts(stretches: _Stretches) -> Iterator[_Stretches]:
     """Yield stretches in short parts, as signals are handled between them."""
-    part: list[_Stretch | _Turns | _Ways] = []
+    part: list[_Stretch | _LoopStretch | _BranchStretch] = []
     seconds = 0.0
     for stretch in stretches:
         part.append(stretch)
@@ -260,9 +260,9 @@ def _parts(stretches: _Stretches) -> Iterator[_Stretches]:
         yield tuple(part)
 
 
-def _joined(stretches: Sequence[_Stretch | _Turns | _Ways]) -> _Stretches:
+def _joined(stretches: Sequence[_Stretch | _LoopStretch | _BranchStretch]) -> _Stretches:
     """Return stretches with neighbours on the calling thread merged."""
-    found: list[_Stretch | _Turns | _Ways] = []
+    found: list[_Stretch | _LoopStretch | _BranchStretch] = []
     for stretch in stretches:
         last = found[-1] if found else None
         if _is_plain(last) and _is_plain(stretch):
@@ -272,13 +272,13 @@ def _joined(stretches: Sequence[_Stretch | _Turns | _Ways]) -> _Stretches:
     return tuple(found)
 
 
-def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
+def _is_plain(stretch: _Stretch | _LoopStretch | _BranchStretch | None) -> TypeGuard[_Stretch]:
     """Return whether all of it runs on the calling thread."""
     return isinstance(stretch, _Stretch) and stretch.pooled is None
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Alone:
+class _SerialFunction:
     """Function of arrays that runs launches on the calling thread, as long as sharing none of them is faster."""
 
     preferences: tuple[Preference, ...]
@@ -408,7 +408,7 @@ class LLVMSequence:
         count = sum(stretch.count for stretch in stretches)
         entries = Entries(straight, self._entries, count, self._template, self._slots, self._masks, scratch)
         function = array_call(entries, formats, read, self._executor.device.features, self)
-        return function if function is None or not pooled else _Alone(tuple(preferences), function)
+        return function if function is None or not pooled else _SerialFunction(tuple(preferences), function)
 
     def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:
         for stretch in stretches:
@@ -419,7 +419,7 @@ class LLVMSequence:
                 else:
                     alone = partial(self._run, first, stretch.count, arguments, scratch)
                     pooled.run_shared(stretch.arguments(arguments, first), alone)
-            elif isinstance(stretch, _Ways):
+            elif isinstance(stretch, _BranchStretch):
                 way = stretch.then if stretch.condition(arguments) else stretch.otherwise
                 self._run_all(way, arguments, scratch)
             else:

@@ -12,7 +12,7 @@ from tileir_opencl.device.features import SPELT, WIDEST_UPDATE, Features
 from tileir_opencl.device.probe import has_ptx, works_with
 
 if TYPE_CHECKING:
-    from tileir_opencl.device.platforms import Found
+    from tileir_opencl.device.platforms import PlatformDevice
 
 GPU_VECTOR_BYTES: Final = 16
 """Widest memory access of one thread; registers of GPUs are scalar."""
@@ -60,7 +60,7 @@ class Capabilities:
     correct_division: bool
 
 
-def capabilities(found: Found) -> Capabilities:
+def capabilities(found: PlatformDevice) -> Capabilities:
     """Return the capabilities of a device, in plain values."""
     device = found.device
     extensions = frozenset(device.extensions.split())
@@ -84,7 +84,7 @@ def capabilities(found: Found) -> Capabilities:
     )
 
 
-def processor_vector_bytes(found: Found) -> int:
+def processor_vector_bytes(found: PlatformDevice) -> int:
     """Return the vector width with which a processor's driver is reliable.
 
     PoCL 3.0 reports 64 bytes with AVX-512, and then aborts the process in functions of these vectors. Widths beyond 32
@@ -103,7 +103,7 @@ def language_version(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (1, 1)
 
 
-def _gpu_target(found: Found, features: Features) -> Target:
+def _gpu_target(found: PlatformDevice, features: Features) -> Target:
     device = found.device
     width = _number(device, "warp_size_nv") or _number(device, "preferred_work_group_size_multiple") or WARP
     return Target(
@@ -127,7 +127,7 @@ def _gpu_target(found: Found, features: Features) -> Target:
     )
 
 
-def _processor_target(found: Found, width: int, features: Features) -> Target:
+def _processor_target(found: PlatformDevice, width: int, features: Features) -> Target:
     device = found.device
     return Target(
         name=_name(found),
@@ -155,7 +155,7 @@ def _caches(device: cl.Device) -> tuple[int, ...]:
     return (size,) if size else ()
 
 
-def _name(found: Found) -> str:
+def _name(found: PlatformDevice) -> str:
     return f"{found.platform.name}-{found.device.name}".replace(" ", "_")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from tileir.core import BackendError, attrs
 from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device.capabilities import Capabilities, capabilities
-from tileir_opencl.device.platforms import Found, scan
+from tileir_opencl.device.platforms import PlatformDevice, scan
 from tileir_opencl.run.process import use_drivers
 
 NAME: Final = "opencl"
@@ -22,7 +22,7 @@ class Device:
     """Device: its public description, the driver's handle, and its capabilities."""
 
     info: DeviceInfo
-    found: Found
+    found: PlatformDevice
     capabilities: Capabilities
 
 
@@ -47,7 +47,7 @@ def device_of(info: DeviceInfo) -> Device:
     raise BackendError.of("TIL801", f"there is no device {info.id!r}; see tileir.devices()")
 
 
-_known: Final[dict[Found, Device]] = {}
+_known: Final[dict[PlatformDevice, Device]] = {}
 
 
 def known() -> list[Device]:
@@ -56,7 +56,7 @@ def known() -> list[Device]:
     return [_described(number, found) for number, found in enumerate(scan().require())]
 
 
-def _described(number: int, found: Found) -> Device:
+def _described(number: int, found: PlatformDevice) -> Device:
     if found not in _known:
         device_id = f"{NAME}.{number}"
         able = capabilities(found)

@@ -28,7 +28,7 @@ POCL_ADVICE: Final = "for a processor, run: pip install pocl-binary-distribution
 
 
 @attrs.frozen(eq=False)
-class Found:
+class PlatformDevice:
     """Device, its platform, and its number.
 
     Attributes:
@@ -63,10 +63,10 @@ class Scan:
         notes: Failures or missing drivers, with remedies.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[PlatformDevice, ...]
     notes: tuple[str, ...]
 
-    def require(self) -> tuple[Found, ...]:
+    def require(self) -> tuple[PlatformDevice, ...]:
         """Return the devices.
 
         Raises:
@@ -96,7 +96,7 @@ def scan() -> Scan:
 def look() -> Scan:
     """Query the ICD loader for its platforms, and each of these for its devices; failures of one do not hide others."""
     notes: list[str] = []
-    found: list[Found] = []
+    found: list[PlatformDevice] = []
     platforms = _platforms(notes)
     for platform in platforms:
         try:
@@ -108,7 +108,7 @@ def look() -> Scan:
             if platform.name == POCL and (fault := fault_of_pocl(device)):
                 notes.append(f"{device.name} of {platform.version} is left out: {fault}")
             elif device.available:
-                found.append(Found(platform, device, number))
+                found.append(PlatformDevice(platform, device, number))
     notes.extend(missing_registrations(platform.name for platform in platforms))
     return Scan(tuple(sorted(found, key=_order)), tuple(notes))
 
@@ -151,7 +151,7 @@ def _platforms(notes: list[str]) -> list[cl.Platform]:
         return []
 
 
-def _order(found: Found) -> tuple[int, str, str, int]:
+def _order(found: PlatformDevice) -> tuple[int, str, str, int]:
     return found.rank, found.platform.name, found.platform.version, found.number
 
 

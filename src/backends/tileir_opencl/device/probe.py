@@ -15,7 +15,7 @@ from tileir_opencl.device.trial import PASSED, PTX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir_opencl.device.platforms import Found
+    from tileir_opencl.device.platforms import PlatformDevice
 
 log: Final = logging.getLogger("tileir.opencl")
 
@@ -25,7 +25,7 @@ SECONDS: Final = 60.0
 TRIAL: Final = Path(__file__).with_name("trial.py")
 
 
-def works_with(found: Found, lanes: int) -> bool:
+def works_with(found: PlatformDevice, lanes: int) -> bool:
     """Return whether functions of vectors with this many f32 lanes work on a device without crashing the process."""
     platform, device = found.platform, found.device
     facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")
@@ -33,7 +33,7 @@ def works_with(found: Found, lanes: int) -> bool:
     return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), str(lanes)])
 
 
-def has_ptx(found: Found) -> bool:
+def has_ptx(found: PlatformDevice) -> bool:
     """Return whether kernels may use PTX statements for asynchronous copies and matrix products."""
     platform, device = found.platform, found.device
     facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")

@@ -55,7 +55,9 @@ def multiply(out: Expressions, stmt: MatrixMultiply) -> None:
     lane = out.scope.fresh("lane")
     out.line(f"const uint {lane} = {_number(out.kernel.group)} % {fragment.threads};")
     place = out.arrays[stmt.left.start.array]
-    left: _Held | _Fragments = _Held(out, stmt, place) if stmt.left.held else _Fragments.of(out, stmt, lane)
+    left: _PrivateFragments | _Fragments = (
+        _PrivateFragments(out, stmt, place) if stmt.left.held else _Fragments.of(out, stmt, lane)
+    )
     right = _Fragments.of(out, stmt, lane, right=True)
     first = out.value(stmt.accumulators.offset).at(PRODUCT)
     sums = out.arrays[stmt.accumulators.array].pointer
@@ -69,7 +71,7 @@ def multiply(out: Expressions, stmt: MatrixMultiply) -> None:
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Held:
+class _PrivateFragments:
     """Reader of left fragments from a private array, in the order of instructions."""
 
     out: Expressions

@@ -37,7 +37,7 @@ from tileir_opencl.run.process import context_of, inherited, use_drivers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir_opencl.device.platforms import Found
+    from tileir_opencl.device.platforms import PlatformDevice
     from tileir_opencl.run.library import OpenCLLibrary
 
 
@@ -45,7 +45,7 @@ NBYTES: Final = 4096
 
 
 @cache
-def shares_memory(found: Found) -> bool:
+def shares_memory(found: PlatformDevice) -> bool:
     """Return whether writes of a processor's driver to a buffer over an array are in the array right away.
 
     The array starts 16 bytes after the start of a page, like NumPy's large arrays.

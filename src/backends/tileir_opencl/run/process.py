@@ -12,7 +12,7 @@ import pyopencl as cl
 from tileir.core.errors import BackendError
 
 if TYPE_CHECKING:
-    from tileir_opencl.device.platforms import Found
+    from tileir_opencl.device.platforms import PlatformDevice
 
 
 @attrs.define(eq=False, repr=False)
@@ -49,7 +49,7 @@ def inherited() -> bool:
     return _process.forked
 
 
-def context_of(found: Found) -> cl.Context:
+def context_of(found: PlatformDevice) -> cl.Context:
     """Return the context of a device, made once and kept for the lifetime of the process."""
     use_drivers()
     with _process.lock:

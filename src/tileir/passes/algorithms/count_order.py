@@ -31,7 +31,7 @@ class CountOrder(ReplacingPass):
         order = lone_order(kernel)
         if order is None or len(order.outputs) > 1:
             return refused("TR661")
-        counted = _Counted.of(kernel, order, names.fresh("ranks"))
+        counted = _RankSort.of(kernel, order, names.fresh("ranks"))
         return Replacement((counted.ranking(), counted.choosing()), (counted.memory,))
 
 
@@ -48,7 +48,7 @@ def lone_order(kernel: stripe.Block) -> stripe.Special | None:
 
 
 @attrs.frozen(repr=False)
-class _Counted:
+class _RankSort:
     """A kernel that sorts rows, with memory for ranks.
 
     Attributes:
@@ -70,7 +70,7 @@ class _Counted:
     own: tuple[str, str]
 
     @classmethod
-    def of(cls, kernel: stripe.Block, order: stripe.Special, name: str) -> _Counted:
+    def of(cls, kernel: stripe.Block, order: stripe.Special, name: str) -> _RankSort:
         """Return the kernel with memory of this name."""
         keys, places = kernel.refinement(order.inputs[0]), kernel.refinement(order.outputs[0])
         axis = next(axis for axis, dim in enumerate(keys.shape.dims) if dim.size > 1)

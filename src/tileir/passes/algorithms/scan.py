@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.running_aggregates import Running, running
+from tileir.passes.analysis.running_aggregates import RunningAggregate, running
 from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.replacement import Outcome, Replacement, ReplacingPass
@@ -73,7 +73,7 @@ class Scan(ReplacingPass):
         return Replacement(tuple(blocks), tuple(temporaries))
 
     def _kernels(
-        self, kernel: stripe.Block, found: Running, names: NameScope
+        self, kernel: stripe.Block, found: RunningAggregate, names: NameScope
     ) -> tuple[list[stripe.Block], list[stripe.Refinement]]:
         """Return the kernels of one scan, and their temporaries."""
         plan = self._plan(kernel, found)
@@ -108,7 +108,7 @@ class Scan(ReplacingPass):
             blocks.append(kernel_of(Part(count * length, found.steps - count * length, 1, temporary, count)))
         return blocks, [temporary]
 
-    def _plan(self, kernel: stripe.Block, found: Running) -> GroupPlan | None:
+    def _plan(self, kernel: stripe.Block, found: RunningAggregate) -> GroupPlan | None:
         """Return how the threads of a group share a scan; None if its terms are too few or not contiguous."""
         if self.threads < 2 * self.each or not self._is_contiguous(kernel, found):
             return None
@@ -128,12 +128,12 @@ class Scan(ReplacingPass):
         widest = max(sch.computing_itemsize(r.shape.dtype) for r in kernel.refinements)
         return sch.vector_lanes(self.vector_bytes, widest, self.max_lanes)
 
-    def _is_contiguous(self, kernel: stripe.Block, found: Running) -> bool:
+    def _is_contiguous(self, kernel: stripe.Block, found: RunningAggregate) -> bool:
         """Return whether outputs, and terms unless constant, are contiguous from step to step."""
         moves = [(r, _stride(found, r)) for r in kernel.refinements]
         return all(abs(move) == 1 or (move == 0 and r is not found.output) for r, move in moves)
 
-    def _across(self, kernel: stripe.Block, found: Running) -> tuple[stripe.Index, int, int] | None:
+    def _across(self, kernel: stripe.Block, found: RunningAggregate) -> tuple[stripe.Index, int, int] | None:
         """Return an index for lanes across the scan, their number, and the width of a stretch of them."""
         lanes = self._lanes(kernel)
         if lanes == 1 or self._is_contiguous(kernel, found):
@@ -150,7 +150,7 @@ class Scan(ReplacingPass):
                 return index, lanes, max((w for w in widths if index.range % w == 0), default=widths[-1])
         return None
 
-    def _parts(self, found: Running, unit: int, together: int) -> tuple[int, int]:
+    def _parts(self, found: RunningAggregate, unit: int, together: int) -> tuple[int, int]:
         """Return the number of parts, and the terms of each, a multiple of ``unit``.
 
         ``together`` scans that run side by side count as one, and share the terms of a part.
@@ -167,7 +167,7 @@ _LEAST_THREADS = 32
 """Minimum threads, since those that run in lock-step are idle otherwise."""
 
 
-def _stride(found: Running, refinement: stripe.Refinement) -> int:
+def _stride(found: RunningAggregate, refinement: stripe.Refinement) -> int:
     """Return the elements by which a view moves from one step to the next."""
     first, second = (address(refinement).substitute(found.at_step(Affine.constant(step))) for step in (0, 1))
     return int((second - first).offset)

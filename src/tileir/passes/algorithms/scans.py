@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tileir.core import NameScope, attrs
 from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.running_aggregates import Running
+from tileir.passes.analysis.running_aggregates import RunningAggregate
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule import Node, Use, emit, with_values
@@ -56,7 +56,7 @@ class ScanKernels:
     """Builder of the kernels of one scan."""
 
     kernel: stripe.Block
-    found: Running
+    found: RunningAggregate
     _names: NameScope = attrs.field(init=False)
     _accumulator: str = attrs.field(init=False)
     _now: str = attrs.field(init=False)

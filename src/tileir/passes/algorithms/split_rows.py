@@ -89,7 +89,7 @@ def members_of(program: Program, parts: Callable[[Block], int]) -> dict[int, Mem
         if first is None:
             continue
         touching = touching or _touching(statements)
-        _Spread(program, touching, members, first.rows).spread(number, first)
+        _RowSearch(program, touching, members, first.rows).spread(number, first)
     return members
 
 
@@ -143,7 +143,7 @@ def _within(size: int, parts: int, *, alone: bool) -> int:
 
 
 @attrs.define(eq=False)
-class _Spread:
+class _RowSearch:
     """Search, from tensor to tensor, for the kernels along the same rows."""
 
     program: Program
@@ -262,7 +262,7 @@ class SplitRows:
         tails = _tails(whole)
         members = {n: member for n, member in members_of(whole, self._parts).items() if n not in tails}
         met = _met(whole, members)
-        cutting = _Cutting.of(whole, {n: member for n, member in members.items() if member.rows in met})
+        cutting = _RowSplitter.of(whole, {n: member for n, member in members.items() if member.rows in met})
         for number, kernel in enumerate(whole.main.statements):
             cutting.visit(number, kernel)
             if isinstance(kernel, stripe.Block):
@@ -332,7 +332,7 @@ def _is_few(kernel: stripe.Block) -> bool:
 
 
 @attrs.define(eq=False, repr=False)
-class _Cutting:
+class _RowSplitter:
     """The kernels so far, and the temporaries that hold aggregates once for each part."""
 
     before: stripe.Program
@@ -344,7 +344,7 @@ class _Cutting:
     each: dict[str, tuple[Rows, stripe.Refinement]] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, program: stripe.Program, members: Mapping[int, Member]) -> _Cutting:
+    def of(cls, program: stripe.Program, members: Mapping[int, Member]) -> _RowSplitter:
         """Return the state before the first kernel; tensors that are written ``once`` stay as they were then."""
         behind = roots(program)
         written = Counter(behind[name] for each in program.main.statements for name in stripe.views_written(each))

@@ -19,7 +19,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Running:
+class RunningAggregate:
     """A running aggregate.
 
     Attributes:
@@ -138,7 +138,7 @@ def _shifting(kernel: stripe.Block, output: stripe.Refinement, reduced: stripe.I
     return {name for a in accesses if reduced.name in a.indices for name in a.indices if name != reduced.name}
 
 
-def running(kernel: stripe.Block) -> Running | None:
+def running(kernel: stripe.Block) -> RunningAggregate | None:
     """Return the running aggregate of a flat kernel; None if it is none, or if the analysis cannot tell."""
     terms = terms_of(kernel)
     if terms is None or terms.low is None or terms.high is None:
@@ -198,7 +198,7 @@ def _tightest(bounds: Sequence[tuple[int, int]], first: int, last: int, sign: in
     return None
 
 
-def _steps(terms: Terms, lowest: tuple[int, int], highest: tuple[int, int]) -> Running | None:
+def _steps(terms: Terms, lowest: tuple[int, int], highest: tuple[int, int]) -> RunningAggregate | None:
     """Return the steps in which the intervals grow; None if both ends move, or neither."""
     (low, first), (high, last) = lowest, highest
     if abs(high - low) != 1 or (low and high):
@@ -213,7 +213,7 @@ def _steps(terms: Terms, lowest: tuple[int, int], highest: tuple[int, int]) -> R
     skipped = max(0, -most)
     if skipped >= terms.along.range:
         return None
-    return Running(
+    return RunningAggregate(
         terms.output,
         terms.along,
         terms.reduced,

@@ -92,18 +92,18 @@ class Cycles:
 
 
 @attrs.frozen
-class Moved:
+class CacheTraffic:
     """Bytes read into a cache, and written out of it."""
 
     read: float = 0.0
     written: float = 0.0
 
-    def __add__(self, other: Moved) -> Moved:
-        return Moved(self.read + other.read, self.written + other.written)
+    def __add__(self, other: CacheTraffic) -> CacheTraffic:
+        return CacheTraffic(self.read + other.read, self.written + other.written)
 
-    def times(self, count: float) -> Moved:
+    def times(self, count: float) -> CacheTraffic:
         """Return these bytes ``count`` times."""
-        return Moved(self.read * count, self.written * count)
+        return CacheTraffic(self.read * count, self.written * count)
 
 
 @attrs.frozen
@@ -212,7 +212,7 @@ class KernelCost:
 class Data(Protocol):
     """Data of a kernel, for the cache model."""
 
-    def into(self, storage: Storage, share: float) -> Moved:
+    def into(self, storage: Storage, share: float) -> CacheTraffic:
         """Return the traffic of a cache in which reuse may use ``share`` of the capacity."""
 
 
@@ -245,7 +245,7 @@ def bounded(
 def _levels(data: Data, machine: Machine, units: float, program_bytes: int) -> Iterator[LevelCost]:
     for inner, outer in zip(machine.storages, machine.storages[1:], strict=False):
         warm = program_bytes <= SHARE * inner.size_bytes and (inner.shared or units <= 1)
-        moved = Moved() if warm else data.into(inner, SHARE)
+        moved = CacheTraffic() if warm else data.into(inner, SHARE)
         transferred = moved.read + moved.written * (2 if machine.writes_allocate else 1)
         rate = min(outer.total_rate, outer.unit_rate * units)
         yield LevelCost(outer.name, moved.read, moved.written, transferred / rate if rate else 0.0)

@@ -18,9 +18,9 @@ from typing import ClassVar, Final, Protocol
 from tileir.core import Aggregation, DType, NameScope, Op, attrs, rounded
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.fusion.attention_gradients import Gradients, Kept, gradients_of
+from tileir.passes.fusion.attention_gradients import Gradients, SavedIntermediates, gradients_of
 from tileir.passes.fusion.attention_match import Attention, attentions, output_of
-from tileir.passes.fusion.attention_plans import Asked, Options, band_of, planned, planned_back, split
+from tileir.passes.fusion.attention_plans import AttentionShape, Options, band_of, planned, planned_back, split
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.passes.kernels.expansion import called_block
 from tileir.poly.affine import Affine
@@ -141,7 +141,7 @@ class _Builder:
 
     device: Device
     found: Gradients
-    asked: Asked
+    asked: AttentionShape
     sizes: Mapping[str, int]
     outer: tuple[stripe.Index, ...]
 
@@ -156,7 +156,7 @@ class _Builder:
         outer = tuple(index for index in kernel.indices if index.name not in sizes)
         views = (found.queries, found.keys, found.values, found.given)
         widths = (sizes[found.feature], sizes[found.column[0]])
-        asked = Asked.of(
+        asked = AttentionShape.of(
             tuple(view.shape.dtype for view in views), sizes[found.rows], sizes[found.along], widths,
             math.prod(index.range for index in outer), found.scores, band, zeros=False, finite=found.finite,
         )  # fmt: skip
@@ -195,7 +195,7 @@ class _Builder:
         ]  # fmt: skip
         return self._block(outer, [*matrices, views.whole(logs, found.rows)], ATTEND, 3, planned(self.device, asked))
 
-    def scaled(self, kept: Kept, logs: stripe.Refinement) -> stripe.Block:
+    def scaled(self, kept: SavedIntermediates, logs: stripe.Refinement) -> stripe.Block:
         """Return the kernel that converts saved logarithms to base 2."""
         indices = (*self.outer, *(self.found.kernel.index(name) for name in (*self.heads, self.found.rows)))
         blind = -math.inf if kept.zeros else math.nan
@@ -386,7 +386,7 @@ class FuseAttention:
         matrices = [view for view in whole if view is not None]
         if len(matrices) != len(whole) or min(sizes.values()) < 2:
             return refused("TR443")
-        asked = Asked.of(
+        asked = AttentionShape.of(
             tuple(view.shape.dtype for view in matrices), rows.range, found.length, (found.feature[1], columns.range),
             math.prod(i.range for i in outer), found.scores, band, zeros=found.zeros, finite=found.finite,
         )  # fmt: skip

@@ -31,7 +31,7 @@ from tileir.passes.fusion.row_expressions import (
     Element,
     Elements,
     Number,
-    Reduced,
+    RowAggregate,
     Sum,
     Unknown,
     is_product,
@@ -41,7 +41,7 @@ from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
-class Kept:
+class SavedIntermediates:
     """Intermediates that the forward pass saved, as views of one element for each query.
 
     Attributes:
@@ -96,7 +96,7 @@ class Gradients:
     sharers: str | None
     scores: Scores
     finite: bool
-    kept: Kept | None
+    kept: SavedIntermediates | None
     forward: int | None
     number: int
     kernels: tuple[int, ...]
@@ -143,7 +143,7 @@ def gradients_of(kernels: tuple[stripe.Block, ...], outputs: frozenset[str]) -> 
             parts.setdefault(part.scores.product.number, {})[part.word] = part
     for product, found in parts.items():
         if {"queries", "keys", "values"} <= found.keys():
-            made = _Joined(elements, kernels[product], found).made(outputs)
+            made = _AttentionParts(elements, kernels[product], found).made(outputs)
             if made is not None:
                 yield made
 
@@ -160,7 +160,7 @@ def _part(elements: Elements, number: int) -> _Part | None:
             key = {index.name: Affine.index(ALONG)}
             element = elements.at(weights, key)
             reduced = not moves(result, index.name)
-            softmax, change, kept = softmax_of(element), _change(element), _of_kept(element)
+            softmax, change, kept = softmax_of(element), _change(element), _recomputed_weights(element)
             if kept is not None:
                 word = ("results" if reduced else "values") if kept.given is None else "queries" if reduced else "keys"
                 members = frozenset(elements.seen)
@@ -177,7 +177,7 @@ def _part(elements: Elements, number: int) -> _Part | None:
 
 
 @attrs.frozen
-class _OfKept:
+class _RecomputedWeights:
     """Weights, or a change, computed from saved logarithms; fields are those of :class:`_Part`."""
 
     scores: Scores
@@ -186,7 +186,7 @@ class _OfKept:
     dots: Unknown | None = None
 
 
-def _of_kept(element: Element) -> _OfKept | None:
+def _recomputed_weights(element: Element) -> _RecomputedWeights | None:
     """Return an element that is scaled weights exp(S - log) or changes exp(S - log) * (G - dot); None for others."""
     weights = _kept_weights(element)
     if weights is not None:
@@ -205,7 +205,7 @@ def _of_kept(element: Element) -> _OfKept | None:
     return None
 
 
-def _kept_weights(element: Element) -> _OfKept | None:
+def _kept_weights(element: Element) -> _RecomputedWeights | None:
     match element:
         case Call(op=Op.EXP, args=(Call(op=Op.SUB, args=(found, logs)),)):
             scores = scores_of(found)
@@ -219,7 +219,7 @@ def _kept_weights(element: Element) -> _OfKept | None:
             pass
     if scores is None or not isinstance(logs, Unknown) or _is_along(logs):
         return None
-    return _OfKept(scores, (logs, zeros))
+    return _RecomputedWeights(scores, (logs, zeros))
 
 
 def _is_along(element: Unknown) -> bool:
@@ -257,9 +257,11 @@ def _change(element: Element) -> tuple[Scores, Sum] | None:
                 (share, Call(op=Op.DIV, args=(whole, total))),
             ):
                 scores = scores_of(found)
-                sums = Reduced(Aggregation.SUM, power)
-                is_softmax = top == Reduced(Aggregation.MAX, found) and total == sums
-                products = [Reduced(Aggregation.SUM, Call(Op.MUL, pair)) for pair in ((share, power), (power, share))]
+                sums = RowAggregate(Aggregation.SUM, power)
+                is_softmax = top == RowAggregate(Aggregation.MAX, found) and total == sums
+                products = [
+                    RowAggregate(Aggregation.SUM, Call(Op.MUL, pair)) for pair in ((share, power), (power, share))
+                ]
                 given = _given(share, total)
                 if scores is None or given is None or not is_softmax or whole not in products:
                     return None
@@ -299,7 +301,7 @@ def _given(share: Element, total: Element) -> Sum | None:
 
 
 @attrs.frozen
-class _Joined:
+class _AttentionParts:
     """Assembly of the parts of one attention, in the indices of the kernel of scores.
 
     Attributes:
@@ -365,7 +367,7 @@ class _Joined:
     def _is_written(self, views: list[stripe.Refinement], start: int) -> bool:
         return max((n for view in views for n in self.elements.writers(view.source)), default=-1) >= start
 
-    def _kept(self, inverse: Mapping[str, Mapping[str, Affine]]) -> Kept | None:
+    def _kept(self, inverse: Mapping[str, Mapping[str, Affine]]) -> SavedIntermediates | None:
         """Return the saved intermediates, in the indices of the kernel of scores, if all parts use them."""
         logs, dots = set(), set()
         for word, part in self.parts.items():
@@ -377,7 +379,7 @@ class _Joined:
             return None
         ((log, zeros),), (dot,) = logs, dots
         wide = log.shape.dtype is DType.F32 and dot.shape.dtype is DType.F32
-        return Kept(log, dot, zeros) if wide and "results" not in self.parts else None
+        return SavedIntermediates(log, dot, zeros) if wide and "results" not in self.parts else None
 
     def _is_of(self, found: Gradients, word: str, inverse: Mapping[str, Affine]) -> bool:
         """Return whether a part belongs to these gradients; programs may have several of the same queries and keys.

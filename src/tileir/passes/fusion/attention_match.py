@@ -19,7 +19,7 @@ from tileir.passes.fusion.row_expressions import (
     Element,
     Elements,
     Number,
-    Reduced,
+    RowAggregate,
     Sum,
     index_values,
     is_product,
@@ -184,14 +184,14 @@ def _sums(
 def _log_of_sum(element: Element) -> Scores | None:
     """Return the scores if an element is the logarithm of the sum of their exponentials."""
     match element:
-        case Call(op=Op.ADD, args=(Call(op=Op.LOG, args=(Reduced() as total,)), top)):
+        case Call(op=Op.ADD, args=(Call(op=Op.LOG, args=(RowAggregate() as total,)), top)):
             pass
-        case Call(op=Op.ADD, args=(top, Call(op=Op.LOG, args=(Reduced() as total,)))):
+        case Call(op=Op.ADD, args=(top, Call(op=Op.LOG, args=(RowAggregate() as total,)))):
             pass
         case _:
             return None
     softmax = softmax_of(Call(Op.DIV, (total.body, total)))
-    is_greatest = softmax is not None and top == Reduced(Aggregation.MAX, softmax[0])
+    is_greatest = softmax is not None and top == RowAggregate(Aggregation.MAX, softmax[0])
     return scores_of(softmax[0]) if softmax is not None and is_greatest else None
 
 
@@ -202,7 +202,7 @@ def softmax_of(element: Element) -> tuple[Element, bool] | None:
             pass
         case _:
             return None
-    top, sums = Reduced(Aggregation.MAX, scores), Reduced(Aggregation.SUM, power)
+    top, sums = RowAggregate(Aggregation.MAX, scores), RowAggregate(Aggregation.SUM, power)
     if (greatest, total) == (top, sums):
         return scores, False
     held = guarded(top, -math.inf, 0.0)

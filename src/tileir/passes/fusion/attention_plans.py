@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from tileir.core import DType, attrs
-from tileir.core.fragments import FRAGMENTS, Fragment, Where, usable
+from tileir.core.fragments import FRAGMENTS, Fragment, OperandMemory, usable
 from tileir.passes.fusion.attention_match import Scores
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.poly.affine import Affine
@@ -96,7 +96,7 @@ class Options(Protocol):
 
 
 @attrs.frozen
-class Asked:
+class AttentionShape:
     """Sizes and dtypes of an attention to compute.
 
     Attributes:
@@ -136,7 +136,7 @@ class Asked:
         *,
         zeros: bool,
         finite: bool,
-    ) -> Asked:
+    ) -> AttentionShape:
         """Build the request from scores, of which rows see a band."""
         hidden = scores.hidden if scores.seen and math.isfinite(scores.hidden) else None
         return cls(dtypes, rows, length, widths, outer, scores.scale, band, zeros, finite and hidden is None, hidden)
@@ -148,13 +148,13 @@ class Asked:
             zeros=self.zeros, finite=self.finite, hidden=self.hidden,
         )  # fmt: skip
 
-    def turned(self) -> Asked:
+    def turned(self) -> AttentionShape:
         """Return the request with keys as rows, and queries as columns."""
         return attrs.evolve(self, rows=self.length, length=self.rows, band=self.band[::-1])
 
 
 @refusing
-def planned(options: Options, asked: Asked) -> AttentionParameters | Refused:
+def planned(options: Options, asked: AttentionShape) -> AttentionParameters | Refused:
     """Choose the instruction and the sizes of tiles."""
     fragment, whole = accepted(_instructions(options, asked))
     widths, dtype = asked.widths, asked.dtypes[0]
@@ -178,7 +178,7 @@ def planned(options: Options, asked: Asked) -> AttentionParameters | Refused:
     return (busy or fitting[-1:])[0]
 
 
-def split(options: Options, asked: Asked, plan: AttentionParameters) -> AttentionParameters:
+def split(options: Options, asked: AttentionShape, plan: AttentionParameters) -> AttentionParameters:
     """Return a plan whose groups share the keys of a row of tiles, if half of the device would be idle otherwise."""
     groups = -(-asked.rows // plan.rows) * asked.outer
     tiles = -(-asked.length // plan.keys)
@@ -192,7 +192,7 @@ def split(options: Options, asked: Asked, plan: AttentionParameters) -> Attentio
 
 
 @refusing
-def planned_back(options: Options, asked: Asked, *, two: bool) -> AttentionParameters | Refused:
+def planned_back(options: Options, asked: AttentionShape, *, two: bool) -> AttentionParameters | Refused:
     """Choose the instruction and tiles for gradients; ``two`` if they have two outputs."""
     fragment, whole = accepted(_instructions(options, asked))
     widths, dtype = asked.widths, asked.dtypes[0]
@@ -210,11 +210,11 @@ def planned_back(options: Options, asked: Asked, *, two: bool) -> AttentionParam
     return fitting[0] if fitting else refused("TR435", local_bytes=options.local_bytes, columns=max(widths))
 
 
-def _is_busy(options: Options, asked: Asked, plan: AttentionParameters) -> bool:
+def _is_busy(options: Options, asked: AttentionShape, plan: AttentionParameters) -> bool:
     return _FEWEST * -(-asked.rows // plan.rows) * asked.outer >= options.groups
 
 
-def _is_even(options: Options, asked: Asked, plan: AttentionParameters) -> bool:
+def _is_even(options: Options, asked: AttentionShape, plan: AttentionParameters) -> bool:
     """Return whether alternating teams of groups seldom lack queries with visible keys.
 
     Under a triangle, the first rows of a tile see fewer keys than the last rows. Other masks need registers that three
@@ -228,13 +228,13 @@ def _is_even(options: Options, asked: Asked, plan: AttentionParameters) -> bool:
     return asked.rows * asked.outer >= (1 - _MOST_IDLE) * whole
 
 
-def _instructions(options: Options, asked: Asked) -> tuple[Fragment, Mapping[int, Fragment]] | Refused:
+def _instructions(options: Options, asked: AttentionShape) -> tuple[Fragment, Mapping[int, Fragment]] | Refused:
     """Return the instruction of a warp, and those of four warps by their columns."""
     dtypes = asked.dtypes
     dtype = dtypes[0]
     fragments = [each for each in usable(options.fragments) if each.dtypes == (dtype, dtype, DType.F32)]
     whole = {each.mnk[1]: each for each in fragments if each.is_async and each.a.layout is not None}
-    fragments = [each for each in fragments if each.a.where is Where.REGISTER and each.sums == _QUADS]
+    fragments = [each for each in fragments if each.a.where is OperandMemory.REGISTER and each.sums == _QUADS]
     # Weights are multiplied in the layout of sums of scores; for bytes a thread would need four neighbours, not two.
     fragments = [each for each in fragments if each.mnk[2] == _OF_SUMS * each.mnk[1]]
     told = {"queries": dtypes[0].value, "keys": dtypes[1].value, "values": dtypes[2].value}

@@ -9,7 +9,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from tileir.core import NameScope, Op, attrs
-from tileir.core.fragments import Where, usable
+from tileir.core.fragments import OperandMemory, usable
 from tileir.passes.analysis import address, bytes_of_a_row, is_element, lone_store, roots
 from tileir.passes.analysis.accesses import views_in_one_place
 from tileir.passes.base import selected_kernel, with_kernels
@@ -415,7 +415,9 @@ class _Scan:
         (source,) = (r for r in producer.block.refinements if r.direction is Direction.IN)
         dtypes = {r.shape.dtype for r in reads}
         fragments = usable(self.options.fragments, rounded=True)
-        either = any(each.b.where is Where.LOCAL and {each.a.dtype, each.b.dtype} == dtypes for each in fragments)
+        either = any(
+            each.b.where is OperandMemory.LOCAL and {each.a.dtype, each.b.dtype} == dtypes for each in fragments
+        )
         plain = all(len(access.terms) <= 1 for each in (*reads, source) for access in each.access)
         strides = (dim.stride * view.shape.dtype.itemsize for dim in source.shape.dims if dim.stride != 1)
         return len(reads) == 2 and either and plain and all(stride % _VECTOR == 0 for stride in strides)

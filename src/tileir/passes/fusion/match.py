@@ -240,7 +240,7 @@ def _neighbours(layout: Affine) -> Iterator[str]:
 
 
 @attrs.frozen
-class Shared:
+class SharedIndices:
     """Indices that two blocks share, as pairs of an index of the first and its name in the second.
 
     One group of threads takes ``together`` of their values, which are contiguous in memory.
@@ -265,7 +265,7 @@ class Shared:
         return frozenset(name for _, name in self.pairs)
 
 
-def shared_indices(first: FusionGroup, second: FusionGroup, *, sibling: bool) -> Shared | None:
+def shared_indices(first: FusionGroup, second: FusionGroup, *, sibling: bool) -> SharedIndices | None:
     """Return the indices by which the blocks can run as one; None if there are none.
 
     For every pair of views of one tensor, of which one writes, each shared index must move both along one axis in equal
@@ -284,7 +284,7 @@ def shared_indices(first: FusionGroup, second: FusionGroup, *, sibling: bool) ->
                 found = found or _axes_in_step(one, other, first.block.ranges, second.block.ranges)
     if not found or len(set(found.values())) < len(found):
         return None
-    return Shared(tuple((index, found[index.name]) for index in first.indices if index.name in found))
+    return SharedIndices(tuple((index, found[index.name]) for index in first.indices if index.name in found))
 
 
 def _axes_in_step(
@@ -307,7 +307,7 @@ def _axes_in_step(
     return pairs
 
 
-def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fresh: Iterable[str]) -> bool:
+def read_as_written(first: FusionGroup, second: FusionGroup, shared: SharedIndices, fresh: Iterable[str]) -> bool:
     """Return whether, over shared indices, the second block reads by the views by which the first writes.
 
     Other views, such as those of a row's last elements, or of more than one of several blocks writes, would need
@@ -341,7 +341,7 @@ def _reach(view: Refinement, ranges: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(dim.size + int(part) for dim, part in zip(view.shape.dims, parts, strict=True))
 
 
-def touched_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
+def touched_alike(first: FusionGroup, second: FusionGroup, shared: SharedIndices) -> bool:
     """Return whether, over shared indices, both blocks have one view of each tensor that one of them writes.
 
     Then values passed from one to the other can stay in memory shared by the threads of a group.
@@ -353,7 +353,7 @@ def touched_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bo
     return True
 
 
-def written_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
+def written_alike(first: FusionGroup, second: FusionGroup, shared: SharedIndices) -> bool:
     """Return whether both blocks write their common outputs in the same order, element by element or row by row.
 
     Otherwise threads that share a row would overwrite each other's elements.
@@ -376,7 +376,7 @@ def _order(group: FusionGroup, view: Refinement, shared: frozenset[str]) -> tupl
 
 
 def _corners(
-    first: FusionGroup, second: FusionGroup, shared: Shared, root: str
+    first: FusionGroup, second: FusionGroup, shared: SharedIndices, root: str
 ) -> tuple[list[tuple[_Corner, Refinement]], list[tuple[_Corner, Refinement]]]:
     """Return the views of a tensor in both blocks, each with its start in terms of the first one's indices."""
     own = frozenset(index.name for index in shared.first)

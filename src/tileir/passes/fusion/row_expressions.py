@@ -37,7 +37,7 @@ class Call:
 
 
 @attrs.frozen
-class Reduced:
+class RowAggregate:
     """An aggregate of ``body`` over :data:`ALONG`."""
 
     aggregation: Aggregation
@@ -61,7 +61,7 @@ class Unknown:
     strides: tuple[int, ...]
 
 
-Element: TypeAlias = Number | Coordinate | Call | Reduced | Sum | Unknown
+Element: TypeAlias = Number | Coordinate | Call | RowAggregate | Sum | Unknown
 
 _MOST: Final = 64
 """Maximum number of elements expanded for one expression; larger expressions are no rows of scores."""
@@ -171,7 +171,7 @@ class Elements:
         body = self._stored(kernel, {**values, reduced[0]: Affine.index(ALONG)})
         if body is None or output.aggregation is None or not (output.aggregation is Aggregation.MAX or _has_exp(body)):
             return None  # no part of a softmax, so it is read as it is
-        return Reduced(output.aggregation, body)
+        return RowAggregate(output.aggregation, body)
 
     def stored(self, number: int) -> Element | None:
         """Return the expression that a kernel with one output stores, in its own indices; None if it merges."""
@@ -225,7 +225,7 @@ def _has_exp(element: Element) -> bool:
                 if op is Op.EXP:
                     return True
                 pending += args
-            case Reduced(body=body):
+            case RowAggregate(body=body):
                 pending.append(body)
             case _:
                 continue

@@ -16,7 +16,7 @@ from tileir.passes.base import NOT_MEANT, selected
 from tileir.passes.cost.figures import weights_of
 from tileir.passes.fusion.group import FusionGroup
 from tileir.passes.fusion.match import (
-    Shared,
+    SharedIndices,
     has_outer_product,
     lies_side_by_side,
     meet,
@@ -68,7 +68,7 @@ def loops_of(group: FusionGroup) -> Iterator[set[str]]:
         yield {group.roots[source] for name in names if (source := group.views[name].source) in group.roots}
 
 
-def has_points(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
+def has_points(options: Fuse, first: FusionGroup, second: FusionGroup, shared: SharedIndices) -> bool:
     """Return whether shared indices have enough points, or each point takes less time than a launch."""
     if shared.points >= options.least_points:
         return True
@@ -87,7 +87,9 @@ def _widest(group: FusionGroup) -> int:
     return max((view.shape.dtype.itemsize for view in group.views.values()), default=1)
 
 
-def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
+def with_long_rows(
+    options: Fuse, first: FusionGroup, second: FusionGroup, shared: SharedIndices
+) -> SharedIndices | None:
     """Return the shared indices if they leave a row to each group; else None.
 
     With ``shorten``, only as many of them, outermost first, as leave a row. Pixels and their channels share rows and
@@ -102,7 +104,7 @@ def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, share
             return shared
         if not options.shorten or len(shared.pairs) < 2:
             return None
-        shared = Shared(shared.pairs[:-1])
+        shared = SharedIndices(shared.pairs[:-1])
     return columns
 
 
@@ -113,7 +115,9 @@ def _has_chosen_places(*groups: FusionGroup) -> bool:
     return any(not chosen_by_data(inside) <= views_in_one_place(views, inside) for views, inside in blocks)
 
 
-def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
+def _with_columns(
+    options: Fuse, first: FusionGroup, second: FusionGroup, shared: SharedIndices
+) -> SharedIndices | None:
     """Return the shared indices if rows of both groups are side by side, with the number of rows taken together."""
     sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
     if all(runs_along_memory(group, names) for group, names in sides):
@@ -123,7 +127,7 @@ def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared
     together = min(max(1, options.beside_bytes // max(map(_widest, (first, second)))), shared.points)
     short = all(_bytes_inside(group, names) * together <= options.few_bytes for group, names in sides)
     enough = short or shared.points >= options.least_points * together
-    return Shared(shared.pairs, together) if enough else None
+    return SharedIndices(shared.pairs, together) if enough else None
 
 
 def _holds_blocks(group: FusionGroup, shared: frozenset[str]) -> bool:
@@ -395,7 +399,7 @@ class FusionScan:
         options = self.options
         shared = shared_indices(first, second, sibling=sibling)
         if options.few_bytes and shared is None and are_one_row(first, second):
-            shared = Shared(())
+            shared = SharedIndices(())
         if shared is None or not (options.rows or has_points(options, first, second, shared)):
             return None
         if options.perfect and not len(shared.pairs) == len(first.indices) == len(second.indices):
@@ -422,7 +426,7 @@ class FusionScan:
         second.sink(second_own, outer, options.b_inner_set, options.inner_remove_set)
         return self._absorbed(first, second, before=False)
 
-    def _fit(self, first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
+    def _fit(self, first: FusionGroup, second: FusionGroup, shared: SharedIndices) -> bool:
         """Return whether rows have ordinary length, or intermediates without other users fit local memory.
 
         Values that one loop both writes and reads need no room.

@@ -8,7 +8,7 @@ from typing import ClassVar
 from tileir.core import attrs, grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.layouts.transpose import fastest, free_temporaries, relaid, with_fastest
-from tileir.passes.rewrites.redundant_temporaries import Elsewhere, Place, copied, is_plain, views_of
+from tileir.passes.rewrites.redundant_temporaries import EmbeddedTensors, Place, copied, is_plain, views_of
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Program, Refinement, Special, Statement
 
@@ -49,7 +49,7 @@ class EliminateTransposes:
 
 
 @attrs.frozen
-class _Scan(Elsewhere):
+class _Scan(EmbeddedTensors):
     """Copies found so far.
 
     Attributes:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Final
 
 from tileir.core.dtype import DType
-from tileir.core.fragments import Fragment, Where
+from tileir.core.fragments import Fragment, OperandMemory
 from tileir.passes.analysis.accesses import PAGE_BYTES
 from tileir.passes.analysis.walks import Walk
 from tileir.stripe.ir import TensorShape
@@ -98,7 +98,7 @@ def depth_axis(
     """
     other = _other(walk, together)
     own = {dtypes[each.tensor] for each in (walk, other) if each is not None}
-    rows = [row for row in fragments if row.a.where is Where.LOCAL and {row.a.dtype, row.b.dtype} == own]
+    rows = [row for row in fragments if row.a.where is OperandMemory.LOCAL and {row.a.dtype, row.b.dtype} == own]
     if other is None or not rows or any(row.b.turns for row in rows):
         return None
     kept = _kept(together)
@@ -204,7 +204,7 @@ def have_parted_rows(
     if other is None:
         return False
     own = {dtypes[each.tensor] for each in (walk, other)}
-    if not any(each.a.where is Where.LOCAL and {each.a.dtype, each.b.dtype} == own for each in fragments):
+    if not any(each.a.where is OperandMemory.LOCAL and {each.a.dtype, each.b.dtype} == own for each in fragments):
         return False
     return all(_has_parted_rows(each, dtypes[each.tensor].itemsize, line) for each in (walk, other))
 
@@ -232,7 +232,7 @@ def takes_boxes_alone(
     if other is None:
         return False
     own = {shapes[each.tensor].dtype for each in (walk, other)}
-    local = (each for each in fragments if each.rounded and each.a.where is Where.LOCAL)
+    local = (each for each in fragments if each.rounded and each.a.where is OperandMemory.LOCAL)
     if not any({each.a.dtype, each.b.dtype} == own for each in local):
         return False
     kept, outputs = _kept(together), max(each.points for each in together if each.writes)

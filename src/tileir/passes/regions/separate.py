@@ -82,14 +82,14 @@ class Separate(KernelPass):
         made = tuple(s for part in (*parts, left) if (s := simplified(part)) is not None)
         return Done(made, (("kernels", len(made)),))
 
-    def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Cut | Refused:
+    def _cut(self, kernel: stripe.Block, known: Mapping[str, int]) -> _Interior | Refused:
         """Choose where to cut: along contiguous memory, as vectors may need, and with the largest interior.
 
         Among equals, the innermost index wins. Indices that are not ``known`` count the ends of an earlier cut.
         """
         ranges: dict[str, int] = {}
         tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, ranges)
-        best: _Cut | Refused = refused("TR613")
+        best: _Interior | Refused = refused("TR613")
         for index in kernel.indices:
             if index.affine is not None or index.name not in known:
                 continue
@@ -100,14 +100,14 @@ class Separate(KernelPass):
                 if isinstance(best, Refused):
                     best = refused("TR612", index=index.name, range=index.range, inside=max(0, high - low))
                 continue
-            cut = _Cut(index, low, high, contiguous=reads_neighbours(kernel, index.name))
+            cut = _Interior(index, low, high, contiguous=reads_neighbours(kernel, index.name))
             if isinstance(best, Refused) or cut.rank >= best.rank:
                 best = cut
         return best
 
 
 @attrs.frozen(repr=False)
-class _Cut:
+class _Interior:
     """Interior of an index, values ``low`` to ``high``, exclusive; equally many are outside at each end, or none."""
 
     index: stripe.Index

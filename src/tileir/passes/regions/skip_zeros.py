@@ -54,7 +54,7 @@ class SkipZeros:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with these contractions constrained."""
-        known = _Known(program)
+        known = _TensorFacts(program)
         promised = any(_FINITE in block.tags for block in program.main.blocks)
 
         def constrained(kernel: Block, _: NameScope) -> Replacement | Refused:
@@ -67,7 +67,7 @@ class SkipZeros:
 
         return replaced(program, constrained)
 
-    def _constrained(self, kernel: Block, known: _Known) -> Block | Refused:
+    def _constrained(self, kernel: Block, known: _TensorFacts) -> Block | Refused:
         """Return a contraction with constraints, or the reason why it gets none."""
         if _FINITE not in kernel.tags:
             return refused("TR641")
@@ -103,7 +103,7 @@ class _Zeros:
 
 
 @attrs.define(eq=False, repr=False)
-class _Known:
+class _TensorFacts:
     """Facts about the tensors written so far, in terms of their axes."""
 
     program: Program

@@ -53,7 +53,7 @@ class SplitElementwise:
         views = Counter(behind.values())
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
         memory = {each.name: each for each in program.main.refinements}
-        cut = _Cut.of(program)
+        cut = _SplitKernels.of(program)
         for name in cut.touching:  # a tensor comes after its sources
             if name not in kept and name == behind[name] and views[name] == 1:
                 cut.visit(memory[name])
@@ -61,7 +61,7 @@ class SplitElementwise:
 
 
 @attrs.define(repr=False)
-class _Cut:
+class _SplitKernels:
     """Kernels in place of each statement so far; the numbers in ``made`` are parts of a split kernel."""
 
     before: Program
@@ -73,7 +73,7 @@ class _Cut:
     gone: set[str] = attrs.field(factory=set)
 
     @classmethod
-    def of(cls, program: Program) -> _Cut:
+    def of(cls, program: Program) -> _SplitKernels:
         """Return the state before the first temporary."""
         statements = program.main.statements
         touching = grouped(

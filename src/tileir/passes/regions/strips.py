@@ -102,7 +102,7 @@ class _Stage:
 
 
 @attrs.frozen(repr=False)
-class _Cut:
+class _RowPartition:
     """Partition of the rows of a group: ``count`` strips of ``rows`` rows, from ``first`` on."""
 
     first: int
@@ -226,7 +226,7 @@ class _Scan:
                 return more
         return None
 
-    def _cut(self, stages: Sequence[_Stage]) -> _Cut | None:
+    def _cut(self, stages: Sequence[_Stage]) -> _RowPartition | None:
         """Return the partition of a group; None if its rows are too few or too long, or strips overlap too much."""
         first, end = 0, stages[0].height
         for stage in stages:
@@ -247,13 +247,13 @@ class _Scan:
             held = sum(self._width(s) * (height + s.high - s.low) for s in between)
             enough = count >= self.options.least and held <= self.options.most_bytes
             if enough and 100 * again <= self.options.again * height * work:
-                return _Cut(first, height, count)
+                return _RowPartition(first, height, count)
         return None
 
     def _width(self, stage: _Stage) -> int:
         return sum(stride * self._held[name].shape.dtype.itemsize for name, stride in stage.strides.items())
 
-    def _replace(self, stages: Sequence[_Stage], cut: _Cut) -> None:
+    def _replace(self, stages: Sequence[_Stage], cut: _RowPartition) -> None:
         """Replace the kernels of a group by kernels over strips, and kernels for the remaining rows."""
         before: list[Statement] = []
         outside: list[Block] = []
@@ -291,7 +291,7 @@ class _Scan:
         _, outside = divided(rows.kernel, rows.index, start, end)
         return simplified(outside)
 
-    def _temporaries(self, stages: Sequence[_Stage], cut: _Cut) -> dict[str, Refinement]:
+    def _temporaries(self, stages: Sequence[_Stage], cut: _RowPartition) -> dict[str, Refinement]:
         """Return allocations for the strips of each intermediate tensor."""
         result: dict[str, Refinement] = {}
         for stage, (tensor, stride) in ((s, each) for s in stages[1:] for each in s.strides.items()):
@@ -338,7 +338,7 @@ class _StripKernels:
     """Builder of the kernels of one group over its strips."""
 
     stages: Sequence[_Stage]
-    cut: _Cut
+    cut: _RowPartition
     temporaries: Mapping[str, Refinement]
     tags: Tags
 

@@ -27,7 +27,7 @@ class Place:
 
 
 @attrs.frozen
-class Elsewhere:
+class EmbeddedTensors:
     """Tensors that lie in others, collected from the copies that a pass can eliminate.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from tileir.core import attrs
 from tileir.passes.kernels.merge import nest_of
 from tileir.passes.layouts.transpose import fastest
-from tileir.passes.rewrites.redundant_temporaries import Elsewhere, views_of
+from tileir.passes.rewrites.redundant_temporaries import EmbeddedTensors, views_of
 from tileir.passes.schedules.registers.steps import LINE
 from tileir.poly.coverage import injective
 from tileir.schedule import Nest, Refused
@@ -34,7 +34,7 @@ class WriteOver:
 
 
 @attrs.frozen
-class _Scan(Elsewhere):
+class _Scan(EmbeddedTensors):
     def visit(self, number: int, kernel: Block) -> None:
         """Record the result of a kernel if it can overwrite one of its inputs."""
         views = [view for view in views_of(kernel) if view.source in self.temporaries]

@@ -6,7 +6,7 @@ from typing import ClassVar, TypeAlias
 
 from tileir.core import attrs
 from tileir.passes.base import selected_kernel
-from tileir.passes.rewrites.redundant_temporaries import Elsewhere, Place, copied, is_plain
+from tileir.passes.rewrites.redundant_temporaries import EmbeddedTensors, Place, copied, is_plain
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement
 
@@ -50,7 +50,7 @@ _Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @attrs.frozen
-class _Scan(Elsewhere):
+class _Scan(EmbeddedTensors):
     """Temporaries found to lie in the targets of their copies."""
 
     def visit(self, number: int, kernel: Block) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, Rational, exact
-from tileir.schedule.conflicts import apart, may_meet, touches
+from tileir.schedule.conflicts import apart, may_meet, memory_accesses
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import (
@@ -208,7 +208,7 @@ class _Sliding:
         by a multiple of ``by``, has taken its place.
         """
         before, during = (
-            [each for each in touches(items) if each.use.root == name] for items in (self.first, (self.loop,))
+            [each for each in memory_accesses(items) if each.use.root == name] for items in (self.first, (self.loop,))
         )
         made = [[each for each in group if each.use.direction.writes] for group in (before, during)]
         read = [[each for each in group if each.use.direction.reads] for group in (before, during)]

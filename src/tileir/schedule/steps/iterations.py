@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
-from tileir.schedule.conflicts import Touch, apart, may_meet, touches
+from tileir.schedule.conflicts import MemoryAccess, apart, may_meet, memory_accesses
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import shared_merge, taken
 from tileir.schedule.steps.loops import expanded, in_array, in_tables
@@ -100,15 +100,15 @@ class Fuse:
         if unlike := [each.name for each in second.allocations if made.get(each.name, each) != each]:
             return refused("TR705", name=unlike[0])
         step = apart(second.name) - Affine.index(first.name)
-        for one, other in _meetings([*touches((first,))], [*touches((second,))], sources):
+        for one, other in _meetings([*memory_accesses((first,))], [*memory_accesses((second,))], sources):
             if any(may_meet(one, other, around, [(way, None)]) for way in (step - 1, -step - 1)):
                 return refused("TR750", first=first.name, second=second.name, memory=one.use.root)
         return None
 
 
 def _meetings(
-    first: Sequence[Touch], second: Sequence[Touch], sources: Mapping[str, str]
-) -> Iterator[tuple[Touch, Touch]]:
+    first: Sequence[MemoryAccess], second: Sequence[MemoryAccess], sources: Mapping[str, str]
+) -> Iterator[tuple[MemoryAccess, MemoryAccess]]:
     """Yield uses of one memory in two statements or loops whose order matters."""
     for one, other in product(first, second):
         use, later = one.use, other.use
@@ -192,9 +192,9 @@ class Sink:
     def _sunk(self, loop: Loop, sources: Mapping[str, str]) -> Replaced | Refused:
         if loop.stages > 1:
             return refused("TR707", loop=loop.name, binding=loop.bound)
-        done: list[tuple[Item, list[Touch]]] = []
+        done: list[tuple[Item, list[MemoryAccess]]] = []
         for item in reversed(loop.body):
-            own = [*touches((item,))]
+            own = [*memory_accesses((item,))]
             needing = (at for at, (_, later) in enumerate(done) if any(_meetings(own, later, sources)))
             done.insert(next(needing, len(done)), (item, own))
         return Replaced((loop.around(tuple(item for item, _ in done)),))

@@ -11,7 +11,7 @@ from tileir.core import DType, attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.block_writer import identity_of
-from tileir.schedule.conflicts import touches
+from tileir.schedule.conflicts import memory_accesses
 from tileir.schedule.nest import Use, atomic_names, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
@@ -360,7 +360,7 @@ class Accumulate:
     @refusing
     def apart(self, tree: Tree, around: tuple[Loop, ...], body: tuple[Item, ...]) -> Partial | Refused:
         """Return items that merge into memory of their own, and that memory."""
-        found, inner = [each for each in touches(body) if each.use.root == self.memory], sizes_of(body)
+        found, inner = [each for each in memory_accesses(body) if each.use.root == self.memory], sizes_of(body)
         if missing := [name for name in self.over if name not in inner]:
             return refused("TR701", loop=missing[0], loops=", ".join(inner))
         over = {name: inner[name] for name in self.over}
@@ -543,7 +543,7 @@ class RFactor:
 
 def _stored(part: Partial, over: tuple[str, ...]) -> tuple[Item, ...] | Refused:
     """Return items that store elements in place of merging; refused where they do not merge once into each."""
-    found = [each for each in touches(part.body) if each.use.root == part.memory.name]
+    found = [each for each in memory_accesses(part.body) if each.use.root == part.memory.name]
     (merge,), (one, *others) = leaves((part.last,)), found
     across, along = ([loop for loop in one.path if (loop.name in over) == each] for each in (True, False))
     places = sorted(((loop.name, 1),) for loop in along if loop.size > 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from tileir.core import Diagnostic, DType
-from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
+from tileir.core.fragments import FRAGMENTS, Fragment, Operand, OperandMemory, Swizzle
 from tileir.core.nodes.rules import broken
 from tileir.semtree.check.scopes import ScopedStatement, Survey
 from tileir.semtree.ir import (
@@ -251,7 +251,7 @@ def _held_faults(stmt: MatrixMultiply, place: ScopedStatement) -> Iterator[Diagn
 
 def _operand_faults(operand: MatrixOperand, kind: Operand, place: ScopedStatement) -> Iterator[Diagnostic]:
     name, array = operand.start.array, place.meaning(operand.start)
-    if kind.where is Where.LOCAL:
+    if kind.where is OperandMemory.LOCAL:
         swizzle = Swizzle(operand.shift, operand.mask * kind.dtype.itemsize)
         if not isinstance(array, DeclareArray) or array.region is not Region.LOCAL:
             yield Diagnostic("TIL554", f"the instruction reads local arrays, and {name!r} is none")

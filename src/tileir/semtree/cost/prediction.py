@@ -23,10 +23,10 @@ from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.figures import (
     ITERATION_CYCLES,
     BlockCost,
+    CacheTraffic,
     Cycles,
     KernelCost,
     Kind,
-    Moved,
     Operations,
     bounded,
     kind_of,
@@ -294,7 +294,7 @@ class Traffic:
         }
         return cls(sizes, dict(nest.trips), nest.grid, own)
 
-    def into(self, storage: Storage, share: float) -> Moved:
+    def into(self, storage: Storage, share: float) -> CacheTraffic:
         """Return the traffic into a cache and out of it."""
         return self._moved(self.grid, share * storage.size_bytes)
 
@@ -306,19 +306,19 @@ class Traffic:
         own = sum(each.lanes * each.itemsize for each in self.own[loop.number] if each.region is sem.Region.LOCAL)
         return loop.trips * (own + sum(map(self._local, loop.inner)))
 
-    def _moved(self, loop: Loop, room: float) -> Moved:
+    def _moved(self, loop: Loop, room: float) -> CacheTraffic:
         """Return the traffic of all iterations: data that fits counts once, other data per iteration."""
         inside = frozenset(each.number for each in loop.walk())
         reads, writes = (self._different(loop, inside, cached=True, written=each) for each in (False, True))
         if reads + writes <= room:
-            return Moved(reads, writes)
-        once = Moved()
+            return CacheTraffic(reads, writes)
+        once = CacheTraffic()
         for each in self.own[loop.number]:
             if each.region is not sem.Region.LOCAL:
                 nbytes = each.lanes * each.itemsize
-                once += Moved(0, nbytes) if each.written else Moved(nbytes, 0)
+                once += CacheTraffic(0, nbytes) if each.written else CacheTraffic(nbytes, 0)
         once = sum((self._moved(inner, room) for inner in loop.inner), once)
-        return Moved(once.read * loop.trips, once.written * loop.trips)
+        return CacheTraffic(once.read * loop.trips, once.written * loop.trips)
 
     def touched(self, loop: Loop) -> int:
         """Return a bound of the distinct bytes that all runs of a loop access."""

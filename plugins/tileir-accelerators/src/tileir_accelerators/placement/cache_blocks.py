@@ -81,7 +81,7 @@ class Copies:
         target = self._element(self.own, indices, Direction.OUT)
         statements = (Constant("nothing", dtype, self.view.aggregation.identity(dtype)), Store("nothing", target.name))
         name = f"init_{self.view.name}"
-        handed = _Handed.of(indices)
+        handed = _PassedIndices.of(indices)
         where = self._located(handed)
         return Block(
             name,
@@ -96,7 +96,7 @@ class Copies:
 
     def _copy(self, what: str, source: Refinement, target: Refinement) -> Block:
         indices = self._axes(self.raw)
-        handed = _Handed.of(indices)
+        handed = _PassedIndices.of(indices)
         tests, where = self._tests(indices, handed), self._located(handed)
         merging = target is self.raw and self.view.merges
         direction = self.view.direction if merging else Direction.OUT
@@ -134,14 +134,14 @@ class Copies:
         where = () if any(unit.indices for device in view.location for unit in device.units) else view.location
         return attrs.evolve(view.element(direction, access), aggregation=aggregation, location=where)
 
-    def _located(self, handed: _Handed) -> Location:
+    def _located(self, handed: _PassedIndices) -> Location:
         """Return the unit that copies, in the indices of a copy block."""
         return tuple(
             attrs.evolve(device, units=tuple(map(handed.inside, device.units))) if device.units else device
             for device in self.location
         )
 
-    def _tests(self, indices: list[Index | None], handed: _Handed) -> tuple[Affine, ...]:
+    def _tests(self, indices: list[Index | None], handed: _PassedIndices) -> tuple[Affine, ...]:
         """Return the tests that elements lie inside the tensor."""
         place = self.level.place(self.view)
         if place is None:
@@ -158,14 +158,14 @@ class Copies:
 
 
 @attrs.frozen(repr=False)
-class _Handed:
+class _PassedIndices:
     """Indices of a copy block that pass on those of the enclosing block."""
 
     names: NameScope
     passed: dict[str, Index] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, indices: list[Index | None]) -> _Handed:
+    def of(cls, indices: list[Index | None]) -> _PassedIndices:
         return cls(NameScope.of(index.name for index in indices if index is not None))
 
     def inside(self, affine: Affine) -> Affine:

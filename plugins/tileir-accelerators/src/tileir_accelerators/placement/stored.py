@@ -14,7 +14,7 @@ from tileir.stripe.ir import Block, Special, Statement, Store
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Written:
+class _WrittenElements:
     """Elements that one statement writes where its constraints hold: a box for each point."""
 
     start: tuple[Affine, ...]
@@ -63,7 +63,9 @@ def stores_all(aliases: Aliases, statement: Statement, name: str, optional: Sequ
     )
 
 
-def _writes(aliases: Aliases, statement: Statement, name: str, constraints: tuple[Affine, ...]) -> Iterator[_Written]:
+def _writes(
+    aliases: Aliases, statement: Statement, name: str, constraints: tuple[Affine, ...]
+) -> Iterator[_WrittenElements]:
     """Yield a statement's writes through a view, path by path; nesting, and so recursion, is bounded."""
     match statement:
         case Store(into=into, index=None) if into == name:
@@ -81,15 +83,17 @@ def _writes(aliases: Aliases, statement: Statement, name: str, constraints: tupl
             return
 
 
-def _written(aliases: Aliases, name: str, constraints: tuple[Affine, ...], *, whole: bool) -> Iterator[_Written]:
+def _written(
+    aliases: Aliases, name: str, constraints: tuple[Affine, ...], *, whole: bool
+) -> Iterator[_WrittenElements]:
     view = aliases.view(name)
     if view is not None and view.start is not None:
         sizes = view.refinement.shape.sizes
-        yield _Written(view.start, sizes if whole else (1,) * len(sizes), constraints, aliases.ranges)
+        yield _WrittenElements(view.start, sizes if whole else (1,) * len(sizes), constraints, aliases.ranges)
 
 
 def _fills(
-    written: _Written,
+    written: _WrittenElements,
     corner: Sequence[Affine],
     sizes: Sequence[int],
     inside: Sequence[tuple[Affine, int]],

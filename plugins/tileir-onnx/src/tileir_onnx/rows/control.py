@@ -56,7 +56,7 @@ def loop(call: Call, trips: Value, condition: Value, *initial: Value, body: Grap
         times = max(0, int(times))
     if holds is not None and not np.all(holds):
         times = 0
-    looped = _Looped(call, body, initial, times, trips, condition)
+    looped = _LoopImport(call, body, initial, times, trips, condition)
     nodes = max(1, sum(1 for _ in body.nodes))
     is_short = isinstance(times, int) and times * nodes <= _BOUND
     if isinstance(times, int) and (times * nodes <= _UNROLLED or not all(map(_is_tensor, initial))):
@@ -85,7 +85,7 @@ def _is_tensor(value: Value) -> bool:
 
 
 @frozen(eq=False)
-class _Looped:
+class _LoopImport:
     """Loop, and the ways to import it.
 
     Attributes:
@@ -215,7 +215,7 @@ def _names_read(graph: Graph) -> dict[str, None]:
 
 
 @frozen(eq=False)
-class _Around:
+class _OuterValues:
     """Values that a subgraph reads from the enclosing graph.
 
     Attributes:
@@ -227,7 +227,7 @@ class _Around:
     tensors: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, call: Call, graph: Graph) -> _Around:
+    def of(cls, call: Call, graph: Graph) -> _OuterValues:
         around = call.importer.values
         values = {name: around[name] for name in _names_read(graph) if name in around}
         return cls(values, tuple(dict.fromkeys(part for each in values.values() for part in parts(each))))
@@ -258,7 +258,7 @@ def _with_constants(attempt: Callable[[list[Array]], tuple[Tensor, ...]]) -> tup
 def _scanned(
     call: Call, graph: Graph, body: Body, carries: Sequence[Tensor], sequences: Sequence[Tensor], count: Any
 ) -> tuple[Tensor, ...]:
-    around = _Around.of(call, graph)
+    around = _OuterValues.of(call, graph)
     inputs = len(carries) + len(sequences)
 
     def attempt(arrays: list[Array]) -> tuple[Tensor, ...]:
@@ -282,7 +282,7 @@ def _while(
     carries: Sequence[Tensor],
     extra: tuple[Tensor, ...],
 ) -> tuple[Tensor, ...]:
-    around = _Around.of(call, graph)
+    around = _OuterValues.of(call, graph)
     inputs = len(carries)
 
     def attempt(arrays: list[Array]) -> tuple[Tensor, ...]:

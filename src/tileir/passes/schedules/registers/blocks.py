@@ -22,7 +22,7 @@ from tileir.passes.schedules.registers.prefetching import Tile, before_tile
 from tileir.passes.schedules.registers.row_blocking import Pieces
 from tileir.passes.schedules.registers.selections import selecting, tests_of_tile
 from tileir.passes.schedules.registers.spans import Span, Spans
-from tileir.passes.schedules.registers.strided_epilogue import Spread, is_spread
+from tileir.passes.schedules.registers.strided_epilogue import StridedSums, is_spread
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
@@ -330,7 +330,7 @@ class TileBlocks:
             moved = _replaced(segment, replaced, registers, (row, columns.inner))
             if is_spread(segment, frozenset(registers), self.plan.vector.name):
                 vector, overlaps = self.plan.vector.name, self.plan.overlaps
-                spread = Spread(moved, registers, values, rows, vector, columns, self.names, overlaps)
+                spread = StridedSums(moved, registers, values, rows, vector, columns, self.names, overlaps)
                 spilled, nodes = spread.nodes()
                 allocations.extend(spilled)
                 children.extend(nodes)

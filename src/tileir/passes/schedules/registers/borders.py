@@ -53,7 +53,7 @@ _MOST_VECTORS: Final = 14
 
 
 @attrs.frozen
-class Bordered:
+class BorderedInput:
     """Copy of an input with its border, by one kernel.
 
     Attributes:
@@ -77,7 +77,7 @@ class Bordered:
     shape: stripe.TensorShape
 
 
-def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered | None:
+def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> BorderedInput | None:
     """Return the copy of a contraction's input with zeros around its rows; None if that has no benefit.
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
@@ -101,7 +101,7 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered |
     return None
 
 
-def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorShape) -> Bordered | None:
+def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorShape) -> BorderedInput | None:
     """Return the constraints on an index that only keep its lanes inside an input; None for another index."""
     segment = nest.reductions[0]
     axis = len(window.access) - 1
@@ -118,10 +118,10 @@ def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorSh
     outer = [index for index in nest.indices if index is not vector and place.coefficient(index.name)]
     if outer or product(loop.range for loop in along) > _MOST_UNROLLED:
         return None
-    return Bordered(nest, window, vector, axis, (), tests, (), shape)
+    return BorderedInput(nest, window, vector, axis, (), tests, (), shape)
 
 
-def _planes(found: Bordered) -> Bordered | None:
+def _planes(found: BorderedInput) -> BorderedInput | None:
     """Return the copy with its outside indices: those that lead to other planes, over which no window slides."""
     nest, window = found.nest, found.window
     loops = {loop.name for loop in nest.reductions[0].loops}
@@ -140,7 +140,7 @@ def _without(nest: Nest, tests: tuple[Affine, ...]) -> Nest:
     return attrs.evolve(nest, segments=tuple(segments))
 
 
-def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Node | None:
+def bordered_kernel(found: BorderedInput, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Node | None:
     """Return the kernel; None if its planes exceed nearby caches, or if no tile suits its rows."""
     names = found.nest.taken_names()
     planes = _Planes.of(found, names)
@@ -181,14 +181,14 @@ class _Planes:
         high: The maximum place on each axis.
     """
 
-    found: Bordered
+    found: BorderedInput
     memory: stripe.Refinement
     axes: tuple[int, ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
 
     @classmethod
-    def of(cls, found: Bordered, names: NameScope) -> _Planes:
+    def of(cls, found: BorderedInput, names: NameScope) -> _Planes:
         """Return memory for all places that a group reads, in the tensor or outside."""
         apart = {index.name for index in found.outside}
         loops = found.nest.reductions[0].loops
@@ -254,7 +254,7 @@ def _zero(dtype: DType) -> stripe.Constant:
     return stripe.Constant("zero", dtype, 0.0 if dtype.is_float else 0)
 
 
-def _ways(found: Bordered, lanes: int) -> Iterator[tuple[tuple[int, int, bool], ...]]:
+def _ways(found: BorderedInput, lanes: int) -> Iterator[tuple[tuple[int, int, bool], ...]]:
     """Yield divisions of a row into runs: start, number of columns, and whether a step has some columns outside.
 
     Runs with columns outside must be one tile: in a loop over tiles, each step would compute which lanes are outside.
@@ -294,7 +294,7 @@ _LEAST_LANES: Final = 4
 """Minimum lanes of a partial vector that is no slower than an overlapping whole one."""
 
 
-def _inner(found: Bordered, planes: _Planes, start: int, count: int, *, tested: bool) -> Nest:
+def _inner(found: BorderedInput, planes: _Planes, start: int, count: int, *, tested: bool) -> Nest:
     """Return the work of one group on some columns, with its planes in place of the input."""
     apart = {index.name for index in found.outside}
     moved = {found.vector.name: Affine.index(found.vector.name) + start}
@@ -312,7 +312,7 @@ def _inner(found: Bordered, planes: _Planes, start: int, count: int, *, tested: 
     return sch.with_places(attrs.evolve(found.nest, indices=kept, segments=tuple(segments)), moved)
 
 
-def _masked(found: Bordered, segment: Segment) -> tuple[stripe.Statement, ...]:
+def _masked(found: BorderedInput, segment: Segment) -> tuple[stripe.Statement, ...]:
     """Return the statements of a product with the other factor set to 0 in lanes that read beyond an edge."""
     taken = NameScope.of(filter(None, map(stripe.scalar_output, segment.statements)))
     weights = {weight.name for weight in found.weights}

@@ -55,7 +55,7 @@ class Run:
 
 
 @attrs.frozen
-class Copied:
+class CopiedElements:
     """Copy of the elements that the rows of a group read through one use.
 
     Attributes:
@@ -75,7 +75,7 @@ class Copied:
     @classmethod
     def of(
         cls, use: Use, nest: Nest, sizes: Mapping[str, int], shapes: Mapping[str, stripe.TensorShape]
-    ) -> Copied | None:
+    ) -> CopiedElements | None:
         """Return the copy; None if the existing elements are unknown.
 
         ``shapes`` holds those of the tensor behind each root, as far as they are known.
@@ -223,7 +223,7 @@ class CopiedPieces:
 
     blocks: Mapping[str, int]
     panels: frozenset[str]
-    copies: tuple[Copied, ...]
+    copies: tuple[CopiedElements, ...]
 
 
 def copied_pieces(
@@ -284,14 +284,14 @@ class _Pieces:
         apart = (i.range for i in self.nest.indices if i.name in self.apart)
         return product(cut) * product(apart)
 
-    def copies(self, uses: Sequence[Use], blocks: Mapping[str, int]) -> tuple[Copied, ...] | None:
+    def copies(self, uses: Sequence[Use], blocks: Mapping[str, int]) -> tuple[CopiedElements, ...] | None:
         """Return the copies for pieces of ``blocks`` tiles; None if the existing elements are unknown."""
         sizes = {i.name: 1 if i.name in self.apart else i.range for i in self.nest.indices}
         for index in (i for i in self.nest.indices if i.name in blocks):
             height = self.heights.get(index.name, 1)
             left = index.range % height  # the last group also takes the remainder
             sizes[index.name] = min(index.range, blocks[index.name] * height + left)
-        found = tuple(Copied.of(use, self.nest, sizes, self.shapes) for use in uses)
+        found = tuple(CopiedElements.of(use, self.nest, sizes, self.shapes) for use in uses)
         kept = tuple(copied for copied in found if copied is not None)
         return kept if kept and len(kept) == len(found) else None
 

@@ -61,7 +61,7 @@ def over_planes(
             continue
         weights = tuple(use for use in factors if use is not window)
         for vector in sorted(nest.indices, key=lambda index: window.stride(index.name)):
-            found = _Found(nest, segment, window, weights, vector, shape)
+            found = _WindowCandidate(nest, segment, window, weights, vector, shape)
             if found.is_plane and found.stays(whole_uses(nest, shapes)) and found.is_better(limits):
                 kernels = tuple(found.kernels(limits, threads))
                 if kernels:
@@ -88,7 +88,7 @@ def factors_of_sum(nest: Nest, segment: Segment) -> tuple[Use, ...]:
 
 
 @attrs.frozen
-class _Found:
+class _WindowCandidate:
     """A window, and a candidate index of channels with their own windows.
 
     Attributes:

@@ -78,7 +78,7 @@ def is_spread(segment: Segment, sums: frozenset[str], vector: str) -> bool:
 
 
 @attrs.frozen
-class Spread:
+class StridedSums:
     """A segment for which :func:`is_spread` holds, at one tile of sums.
 
     Attributes:

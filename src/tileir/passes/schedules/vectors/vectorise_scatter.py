@@ -82,7 +82,7 @@ class VectoriseScatter(Strategy):
         along = self._along(nest)
         row = None if isinstance(along, Refused) or along.name in ordered else along
         lanes = 1 if row is None else self._lanes(nest, row)
-        steps = (*self._steps(nest, row, lanes, apart), _InOrder(ordered))
+        steps = (*self._steps(nest, row, lanes, apart), _SequentialLoops(ordered))
         return Candidate.of(nest, steps, index="" if row is None else row.name, lanes=lanes)
 
     def _lanes(self, nest: Nest, along: stripe.Index) -> int:
@@ -150,7 +150,7 @@ class VectoriseScatter(Strategy):
 
 
 @attrs.frozen
-class _InOrder:
+class _SequentialLoops:
     """Step that runs the iterations of all loops outside the grid in order."""
 
     name: ClassVar[str] = "in order"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core import DType, attrs
-from tileir.core.fragments import Fragment, Where, usable
+from tileir.core.fragments import Fragment, OperandMemory, usable
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import against_plain, schedule as sch, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix.blocks import SWATH, build
@@ -154,12 +154,12 @@ class MatrixContraction:
         )
         fitting: list[MatrixTiling] = []
         for fragment in fragments:
-            if fitting and fragment.a.where is not Where.LOCAL:
+            if fitting and fragment.a.where is not OperandMemory.LOCAL:
                 break  # instructions that read local memory are faster if they fit
             either = [*plans, *others] if fragment.a.turns and not fragment.b.turns else plans
             sized = (self._fitting(nest, attrs.evolve(plan, fragment=fragment)) for plan in either)
             fitting += _fitting_ones(sized, said)
-            if fitting and fragment.a.where is not Where.LOCAL:
+            if fitting and fragment.a.where is not OperandMemory.LOCAL:
                 break
         best = min(fitting, key=lambda each: (self._cost(nest, each), each.boxes is None), default=None)
         if best is None:

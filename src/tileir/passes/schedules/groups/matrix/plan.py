@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from tileir.core import DType, attrs
-from tileir.core.fragments import Fragment, Run, Swizzle, Where
+from tileir.core.fragments import Fragment, OperandMemory, Run, Swizzle
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe import ir as stripe
@@ -187,7 +187,7 @@ class MatrixTiling:
         """Return rows or columns of an input's tile in local memory: whole pieces if contiguous across the depth."""
         own = self.columns if panel is self.right else self.rows
         line = _LINE // panel.use.dtype.itemsize
-        whole = self.fragment.a.where is Where.LOCAL and not panel.along_loop and own > line
+        whole = self.fragment.a.where is OperandMemory.LOCAL and not panel.along_loop and own > line
         return -(-own // line) * line if whole else own
 
     @property
@@ -223,7 +223,7 @@ def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
     Instructions that read local memory themselves take rows across the depth in pieces of all banks.
     """
     line = _LINE // panel.use.dtype.itemsize
-    return min(width, line) if fragment.a.where is Where.LOCAL and not panel.along_loop else width
+    return min(width, line) if fragment.a.where is OperandMemory.LOCAL and not panel.along_loop else width
 
 
 def swizzle_of(panel: Panel, fragment: Fragment, width: int) -> tuple[int, int]:
@@ -232,7 +232,7 @@ def swizzle_of(panel: Panel, fragment: Fragment, width: int) -> tuple[int, int]:
     An instruction reads a piece of each of eight rows; of f32 by columns four rows of eight elements.
     """
     dtype, size = panel.use.dtype, panel.use.dtype.itemsize
-    if dtype is DType.F32 and not panel.along_loop and fragment.a.where is not Where.LOCAL:
+    if dtype is DType.F32 and not panel.along_loop and fragment.a.where is not OperandMemory.LOCAL:
         rows, across = _BANKS
         pieces = max(1, min(rows, width // across))  # several rows of a narrow tile share one line of banks
         return max(width, rows * across).bit_length() - across.bit_length(), (pieces - 1) * across
@@ -245,7 +245,7 @@ def swizzle_of(panel: Panel, fragment: Fragment, width: int) -> tuple[int, int]:
 
 def reads_local(plan: MatrixTiling) -> bool:
     """Return whether the fragment reads local memory itself."""
-    return plan.fragment.a.where is Where.LOCAL
+    return plan.fragment.a.where is OperandMemory.LOCAL
 
 
 def is_readable(plan: MatrixTiling) -> bool:
@@ -255,7 +255,7 @@ def is_readable(plan: MatrixTiling) -> bool:
     """
     fragment = plan.fragment
     for panel, operand in ((plan.left, fragment.a), (plan.right, fragment.b)):
-        if operand.where is not Where.LOCAL:
+        if operand.where is not OperandMemory.LOCAL:
             continue
         width = plan.depth if panel.along_loop else plan.extent(panel)
         piece = piece_of(panel, fragment, width)

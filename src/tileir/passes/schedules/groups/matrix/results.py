@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tileir.core import NameScope, attrs
-from tileir.core.fragments import Where
+from tileir.core.fragments import OperandMemory
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 from tileir.poly.affine import Affine
@@ -47,7 +47,7 @@ def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
     """
     fragment, column = plan.fragment, plan.right.index
     written = sch.written_uses(nest)
-    if fragment.a.where is not Where.LOCAL or len(written) != 1:
+    if fragment.a.where is not OperandMemory.LOCAL or len(written) != 1:
         return 0
     (out,) = written
     size = out.dtype.itemsize
