@@ -12,7 +12,7 @@ from tileir.core.text.quantities import seconds_text, size_text
 from tileir.driver.distribution.partitioning import WHOLE, partition
 from tileir.driver.targets import choice_of, model_of, settings_of
 from tileir.typed.ir import Collective
-from tileir.typed.sharding.borders import beside_work
+from tileir.typed.sharding.borders import overlapped_exchanges
 from tileir.typed.sharding.explanation import cut_text, is_copy, price_text
 from tileir.typed.sharding.mesh import Mesh
 from tileir.typed.sharding.partitioned import Partitioned
@@ -91,7 +91,7 @@ def _explanation(program: Partitioned, model: HardwareModel) -> Iterator[str]:
     for each in values:
         if each.shape and not (isinstance(each, Collective) and is_copy(each)):
             yield f"  {each.name}: {each.dtype.value}{list(each.shape)} {cut_text(placements[each.name])}"
-    found, beside = program.exchanges(model), beside_work(program)
+    found, beside = program.exchanges(model), overlapped_exchanges(program)
     yield "exchanges"
     for one in found:
         price = price_text(one, is_beside=one.collective.name in beside)

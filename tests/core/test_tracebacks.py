@@ -15,7 +15,7 @@ import pytest
 import tileir
 from strategies.tile_parts import Parts
 from tileir import FunctionBuilder, TileError, ops
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core.process.tracebacks import with_short_traceback
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_frames_of_the_user_stay() -> None:
 
 
 def test_other_errors_keep_their_frames() -> None:
-    @at_the_call
+    @with_short_traceback
     def broken() -> None:
         raise ZeroDivisionError
 
@@ -156,7 +156,7 @@ def test_arguments_that_are_misspelt_are_told_what_is_meant(mistake: Callable[[]
 
 
 def test_other_errors_of_types_stay_as_they_are() -> None:
-    @at_the_call
+    @with_short_traceback
     def fails(given: int = 0) -> None:
         raise TypeError(f"got an unexpected keyword argument {given}")
 

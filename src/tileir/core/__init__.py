@@ -93,11 +93,11 @@ with collection_paused(lasting=True):  # as in `tileir`, which cannot do so befo
     )
     from tileir.core.process.forking import Renewable as Renewable
     from tileir.core.process.tracebacks import (
-        at_the_call as at_the_call,
         is_inside as is_inside,
         made_at_the_call as made_at_the_call,
         methods_at_the_call as methods_at_the_call,
         shortened as shortened,
+        with_short_traceback as with_short_traceback,
     )
     from tileir.core.targets.hardware import (
         LOCAL as LOCAL,

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from tileir.core import ArgumentError, ArrayValue, Diagnostic, TileError, at_the_call, attrs, nearest
+from tileir.core import ArgumentError, ArrayValue, Diagnostic, TileError, attrs, nearest, with_short_traceback
 from tileir.driver.calls.arguments import integer_of, is_number
 from tileir.driver.programs import Source, function_of
 from tileir.runtime.arrays import to_array
@@ -21,7 +21,7 @@ from tileir.typed.inference.values import ConstantScalar
 from tileir.typed.ir import TensorType
 
 
-@at_the_call
+@with_short_traceback
 def bind(source: Source, values: Mapping[str, object] | None = None, /, **named: object) -> tile.Function:
     """Return ``source`` with some of its inputs fixed: they become constants of the program.
 

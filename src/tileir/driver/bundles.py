@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tileir.core import ArgumentError, ArrayValue, TileError, at_the_call, attrs, fail
+from tileir.core import ArgumentError, ArrayValue, TileError, attrs, fail, with_short_traceback
 from tileir.core.text.versions import LINE
 from tileir.driver.executable import Executable
 from tileir.driver.jit import Jit, jit
@@ -45,7 +45,7 @@ _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 """Time stamp of all members, so that equal programs have equal bytes."""
 
 
-@at_the_call
+@with_short_traceback
 def save(source: Source, file: Path, *, kernels: Iterable[Executable] = ()) -> None:
     """Write a Tile program with its constants to a file, for :func:`tileir.parse` and everything that takes programs.
 
@@ -74,7 +74,7 @@ def save(source: Source, file: Path, *, kernels: Iterable[Executable] = ()) -> N
     write_whole(Path(file), buffer.getvalue())
 
 
-@at_the_call
+@with_short_traceback
 def load(
     file: Path | str,
     device: str | DeviceInfo | None = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, DType, at_the_call, attrs, nearest
+from tileir.core import ArgumentError, Diagnostic, DType, attrs, nearest, with_short_traceback
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of, is_python
@@ -52,7 +52,7 @@ def gradient(
     arguments: Any = None,
     ties: Ties = "all",
 ) -> tile.Function: ...
-@at_the_call
+@with_short_traceback
 def gradient(
     function: tile.Function | typed.Function | Partitioned | str | Path | Callable[..., Any],
     wrt: Any = None,
@@ -148,7 +148,7 @@ def vjp(
 ) -> dict[str, np.ndarray[Any, Any]]: ...
 @overload
 def vjp(function: Callable[..., Any], inputs: Any, cotangents: Any) -> Any: ...
-@at_the_call
+@with_short_traceback
 def vjp(
     function: tile.Function | str | Path | Callable[..., Any],
     inputs: Any,
@@ -202,7 +202,7 @@ def jvp(
 ) -> dict[str, np.ndarray[Any, Any]]: ...
 @overload
 def jvp(function: Callable[..., Any], inputs: Any, tangents: Any) -> Any: ...
-@at_the_call
+@with_short_traceback
 def jvp(
     function: tile.Function | str | Path | Callable[..., Any],
     inputs: Any,

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
-from tileir.core import Diagnostic, Target, TileError, at_the_call, attrs, call_of, collection_paused, shortened
+from tileir.core import (
+    Diagnostic,
+    Target,
+    TileError,
+    attrs,
+    call_of,
+    collection_paused,
+    shortened,
+    with_short_traceback,
+)
 from tileir.driver.calls.arguments import (
     NOTHING,
     bind,
@@ -224,7 +233,7 @@ class Executable(Generic[R_co]):
             call.note(None)
         return call.results
 
-    @at_the_call
+    @with_short_traceback
     def submit(
         self, *arrays: Any, out: Any = None, after: Sequence[Event] = NOTHING, **named: Any
     ) -> PendingCall[R_co]:
@@ -378,7 +387,7 @@ class Executable(Generic[R_co]):
         return passed_values(arguments, self._compilation.request.types, dict(zip(self.inputs, given, strict=True)))
 
 
-@at_the_call
+@with_short_traceback
 def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     source: Source,
     arguments: Any = (),

@@ -16,8 +16,8 @@ from tileir.core import (
     ParseError,
     Target,
     VerifyError,
-    at_the_call,
     attrs,
+    with_short_traceback,
 )
 from tileir.driver import texts
 from tileir.driver.calls.arguments import check_kind
@@ -57,7 +57,7 @@ STAGES: Final = (*texts.STAGES, "any", "partitioned", "block", "kernel", "script
 """Kinds of text beside installed languages; ``any`` is a program of the stage that the text determines."""
 
 
-@at_the_call
+@with_short_traceback
 def to_text(node: Form) -> str:
     """Return the text of a program or a part of one, a script, a pass or several, a target, or a hardware model.
 
@@ -204,7 +204,7 @@ def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["formula"
 def parse(text: str | bytes | Path, name: str = ..., *, stage: str) -> object: ...
 
 
-@at_the_call
+@with_short_traceback
 def parse(
     text: str | bytes | Path,
     name: str = "",
@@ -362,7 +362,7 @@ def _target(text: str, name: str) -> TargetFile | Target:
     return from_json(text, Target) if f'"{format_of(Target)}"' in text else load(text, name)
 
 
-@at_the_call
+@with_short_traceback
 def verify(node: Form) -> None:
     """Verify a program, a kernel, a script, passes, a target or a hardware model by its rules.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 import numpy as np
 
-from tileir.core import BackendError, Target, TileError, at_the_call, attrs, shortened
+from tileir.core import BackendError, Target, TileError, attrs, shortened, with_short_traceback
 from tileir.driver.calls.arguments import (
     NOTHING,
     array_format,
@@ -165,7 +165,7 @@ class Jit(Generic[R_co]):
                 return results
         return self._specialised(values)(*values, out=out)
 
-    @at_the_call
+    @with_short_traceback
     def submit(
         self, *arrays: Any, out: Any = None, after: Sequence[Event] = NOTHING, **named: Any
     ) -> PendingCall[R_co]:
@@ -186,12 +186,12 @@ class Jit(Generic[R_co]):
         pending: PendingCall[R_co] = self._specialised(values).submit(*values, out=out, after=after)
         return pending
 
-    @at_the_call
+    @with_short_traceback
     def specialise(self, *arrays: Any, **named: Any) -> Executable[R_co]:
         """Return the executable for the dtypes and shapes of these arrays."""
         return self._specialised(self._resident(bind(self._names, arrays, named)))
 
-    @at_the_call
+    @with_short_traceback
     def is_compiled(self, *arrays: Any) -> bool:
         """Return whether the context or the cache on disk has the code for a call with arrays of this signature."""
         context = self._context
@@ -303,7 +303,7 @@ def jit(
     options: Options | None = None,
     target: Named | None = None,
 ) -> Callable[[Callable[P, R_co]], PythonFunction[P, R_co]]: ...
-@at_the_call
+@with_short_traceback
 def jit(
     source: Source | None = None,
     device: str | DeviceInfo | None = None,
@@ -342,7 +342,7 @@ def jit(
     return Jit(origin, device, options, choice_of(target), owner_of(context), input_names(origin))
 
 
-@at_the_call
+@with_short_traceback
 def evaluate(source: Source | Partitioned, arrays: Any = (), **named: Any) -> Any:
     """Run a program through the interpreter of its stage, which defines its meaning, without a device.
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from tileir.core import DType, TileError, at_the_call, nearest
+from tileir.core import DType, TileError, nearest, with_short_traceback
 from tileir.ops.arithmetic.elementwise import full_like
 from tileir.ops.shared.foundation import cast_to, dtype_of as dtype_named, tensor_of
 from tileir.tile.building.contractions import Access
@@ -89,7 +89,7 @@ def _adapted(name: str, body: Body, tensors: int | None) -> Body:
         finally:
             INSIDE.operation = inside
 
-    return at_the_call(call)
+    return with_short_traceback(call)
 
 
 def own(name: str) -> Body:

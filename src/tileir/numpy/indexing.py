@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 import tileir.ops as ops
-from tileir.core import DType, at_the_call, attrs, methods_at_the_call, nearest
+from tileir.core import DType, attrs, methods_at_the_call, nearest, with_short_traceback
 from tileir.numpy.dispatch import named
 from tileir.numpy.elementwise import known_dtype
 from tileir.ops.shared.foundation import mistake, mistaken
@@ -23,7 +23,7 @@ Part: TypeAlias = "int | Dim | builtins.slice | EllipsisType | Tensor | None"
 _UPDATES: Final = ("set", "add", "multiply", "min", "max", "get")
 
 
-@at_the_call
+@with_short_traceback
 def indexed(x: Tensor, key: object) -> Tensor:
     """Return ``x[key]`` as in NumPy: positions, slices, ``None``, ``...``, and arrays or tensors of positions.
 

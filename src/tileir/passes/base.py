@@ -16,7 +16,18 @@ from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops
 from tileir.passes.offers import AliasedPass
 from tileir.schedule.remarks import Refused, listener, refused, strongest
-from tileir.stripe import INSTRUCTIONS, KERNEL, MAIN, PLACES, Block, Buffer, Program, Refinement, Statement, in_order
+from tileir.stripe import (
+    INSTRUCTIONS,
+    KERNEL,
+    MAIN,
+    PLACES,
+    Block,
+    Buffer,
+    Program,
+    Refinement,
+    Statement,
+    sequential_works,
+)
 from tileir.stripe.check.verifier import diagnose, verify, verify as verify_program
 from tileir.stripe.flattening import with_blocks, with_entry
 
@@ -42,7 +53,7 @@ def verified(program: Program, label: str, since: Program) -> Program:
 
 def is_plain(program: Program, since: Program | None = None) -> bool:
     """Return whether nothing has dependencies or offsets; kernels shared with ``since`` are not checked again."""
-    if in_order(program.works) is not program.works or any(each.offset is not None for each in program.memory):
+    if sequential_works(program.works) is not program.works or any(each.offset is not None for each in program.memory):
         return False
     known = frozenset() if since is None else frozenset(map(id, since.kernels))
     return all(_is_plain_block(kernel.block) for kernel in program.kernels if id(kernel) not in known)

@@ -30,7 +30,7 @@ def memory_accesses(items: Iterable[Item], path: tuple[Loop, ...] = ()) -> Itera
             yield from (MemoryAccess(use, item, path) for use in item.uses)
 
 
-def apart(loop: str) -> Affine:
+def index_of_second_use(loop: str) -> Affine:
     """Return the name of a loop's index in the iteration of the second of two uses."""
     return Affine.index(f"'{loop}")
 
@@ -48,14 +48,14 @@ def may_meet(
 
     Args:
         one: A use.
-        other: Another use, whose iterations are named by :func:`apart`.
+        other: Another use, whose iterations are named by :func:`index_of_second_use`.
         around: Loops around both.
         given: Further facts: affines of at least 0 and below a bound.
         moved: Displacement of the other use's elements, by axis, over indices of at least 0.
     """
     if one.use.root != other.use.root or len(one.use.access) != len(other.use.access):
         return True
-    renamed = {loop.name: apart(loop.name) for loop in other.path}
+    renamed = {loop.name: index_of_second_use(loop.name) for loop in other.path}
     sizes = {loop.name: loop.size for loop in (*around, *one.path)} | {
         f"'{each.name}": each.size for each in other.path
     }

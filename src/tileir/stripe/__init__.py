@@ -43,12 +43,12 @@ from tileir.stripe.ir import (
 )
 from tileir.stripe.lower.kernel_table import KernelTable as KernelTable, launched as launched
 from tileir.stripe.works import (
-    in_order as in_order,
     launches as launches,
     local_memory as local_memory,
     loops as loops,
     map_launches as map_launches,
     parts as parts,
+    sequential_works as sequential_works,
     sorted_memory as sorted_memory,
     uses_of as uses_of,
 )

@@ -160,7 +160,7 @@ class AttentionParameters:
         return result
 
 
-def of_width(fragment: Fragment, width: int) -> Fragment:
+def instruction_of_width(fragment: Fragment, width: int) -> Fragment:
     """Return the instruction like another one but for the columns of its result: the widest that fits.
 
     Raises:
@@ -178,7 +178,7 @@ def of_width(fragment: Fragment, width: int) -> Fragment:
     return max(fitting, key=lambda row: row.mnk[1])
 
 
-def attending_of(block: Block) -> tuple[Special, AttentionParameters] | None:
+def attention_of(block: Block) -> tuple[Special, AttentionParameters] | None:
     """Return the only special of a kernel with its parameters, if it is ``attend`` or ``attend_back``."""
     match block.statements:
         case (Special(name=name) as special,) if name in (ATTEND, ATTEND_BACK):

@@ -136,11 +136,11 @@ def map_launches(works: tuple[Work, ...], function: Callable[[Launch], tuple[Lau
     return rewritten(works, new)
 
 
-def in_order(works: tuple[Work, ...]) -> tuple[Work, ...]:
+def sequential_works(works: tuple[Work, ...]) -> tuple[Work, ...]:
     """Return works without dependencies, which run in order."""
 
     def plain(work: Work) -> Work:
-        inner = with_parts(work, in_order)
+        inner = with_parts(work, sequential_works)
         return attrs.evolve(inner, deps=()) if inner.deps else inner
 
     return rewritten(works, lambda work: (plain(work),))

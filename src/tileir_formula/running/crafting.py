@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tileir import Context, DeviceInfo, Executable, Options, bind, jit
-from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, nearest
+from tileir.core import ArgumentError, DType, TileError, attrs, nearest, with_short_traceback
 from tileir.driver.calls.arguments import check_kind, check_options, is_number
 from tileir.driver.texts import read
 from tileir.runtime import to_array
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tileir_formula.running.explanation import FormulaExplanation
 
 
-@at_the_call
+@with_short_traceback
 def craft(
     source: Formula | str | Path,
     functions: Mapping[str, Function] | None = None,

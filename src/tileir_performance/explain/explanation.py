@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tileir.core import Target, at_the_call, attrs, counted, fail, nearest
+from tileir.core import Target, attrs, counted, fail, nearest, with_short_traceback
 from tileir.core.text.markup import paragraph, table
 from tileir.core.text.quantities import count_text, runs_text, seconds_text, size_text
 from tileir.driver.calls.arguments import device_meant
@@ -97,7 +97,7 @@ class Explanation:
         return as_json(self, remarks=remarks)
 
 
-@at_the_call
+@with_short_traceback
 def explain(
     source: Source,
     arguments: Any = (),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tileir.core import ArgumentError, at_the_call, attrs, counted
+from tileir.core import ArgumentError, attrs, counted, with_short_traceback
 from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
@@ -87,7 +87,7 @@ class Tuned:
         return "\n".join((outcome, *lines)).rstrip(",")
 
 
-@at_the_call
+@with_short_traceback
 def tune(
     source: Source,
     arguments: Any = (),

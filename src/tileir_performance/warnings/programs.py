@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tileir.core import Diagnostic, at_the_call
+from tileir.core import Diagnostic, with_short_traceback
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_types
 from tileir.driver.compilation import Request
 from tileir.driver.programs import Source, described
@@ -22,7 +22,7 @@ LEAST_BYTES: Final = 1 << 20
 """Temporaries below this are nobody's trouble."""
 
 
-@at_the_call
+@with_short_traceback
 def warnings_of(source: Source, arguments: Any = None, *, every: bool = False) -> tuple[Diagnostic, ...]:
     """Return warnings about a program, in the order of its text; those that need types only where these are given.
 

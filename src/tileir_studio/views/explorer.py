@@ -28,7 +28,7 @@ from tileir.passes.cost.machine import machine_of
 from tileir.stripe.ir import Program
 from tileir.stripe.works import launches
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
-from tileir.typed.sharding.borders import beside_work
+from tileir.typed.sharding.borders import overlapped_exchanges
 from tileir.typed.sharding.explanation import cut_text, price_text
 from tileir_cli.drawing.layering import drawing_of
 from tileir_performance.explain.explanation import explain_program
@@ -263,7 +263,7 @@ def graph_of_snapshot(snapshot: Snapshot) -> GraphView:
         return graph_of(snapshot.stages.typed, snapshot.origins)
     program = snapshot.partitioned
     view = graph_of(program.function, origins(snapshot.stages.tile, program.function))
-    placements, beside = dict(program.placements), beside_work(program)
+    placements, beside = dict(program.placements), overlapped_exchanges(program)
     model = model_of(target_of(snapshot.subject))
     exchanges = {each.collective.name: each for each in program.exchanges(model)}
     nodes = []

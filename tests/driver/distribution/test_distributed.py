@@ -26,7 +26,7 @@ from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, TensorType
-from tileir.typed.sharding.borders import HaloFunction, bordered_steps
+from tileir.typed.sharding.borders import HaloFunction, halo_steps
 from tileir.typed.sharding.interpreter import interpret_parts, scattered
 from tileir.typed.sharding.local import local_steps
 from tileir.typed.sharding.mesh import CollectiveKind, Split
@@ -309,7 +309,7 @@ def test_borders_of_a_step_have_the_bits_of_the_whole() -> None:
         text, {"x": 2, "y": 3}, {"U": cut, "K": cut}, outputs={"V": cut}, arguments=[state, factors]
     )
     (halo,) = (each for each in program.collectives if not each.kind.merges)
-    found = [each for rank in range(6) for each in bordered_steps(program, rank) if isinstance(each, HaloFunction)]
+    found = [each for rank in range(6) for each in halo_steps(program, rank) if isinstance(each, HaloFunction)]
     assert [len(each.borders) for each in found] == [1, 2, 2, 1, 2, 2]
     assert all(each.halos == (halo.name,) for each in found)
     step = tileir.distribute(program, options=QUICK).stepper({"U": "V"}, {"U": state})

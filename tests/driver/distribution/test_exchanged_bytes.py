@@ -105,7 +105,7 @@ def test_merges_in_pieces(kind: str, ranks: int, monkeypatch: pytest.MonkeyPatch
     text, shardings, outputs = KINDS[kind]
     types = {name: ("f16", SHAPES[name]) for name in "AB"}
     program = tileir.partition(text, {"x": ranks}, shardings, outputs=outputs, arguments=types)
-    assert overlapped_merges.merged_in_pieces(program)
+    assert overlapped_merges.chunked_merges(program)
     engine = CountingThreads()
     run = tileir.distribute(program, engine, options=tileir.Options(quick=True))
     run(**{name: np.ones(SHAPES[name], np.float16) for name in "AB"})

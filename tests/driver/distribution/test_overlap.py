@@ -21,7 +21,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
 from tileir.typed.sharding import overlapped_merges
-from tileir.typed.sharding.borders import ChunkedAggregate, beside_work, bordered_steps
+from tileir.typed.sharding.borders import ChunkedAggregate, halo_steps, overlapped_exchanges
 
 T = TypeVar("T")
 QUICK = tileir.Options(quick=True)
@@ -113,10 +113,10 @@ def test_products_in_pieces(mesh: dict[str, int], rows: Any, dtype: str, monkeyp
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((9, 9)).astype("f4").astype(dtype) for _ in range(2))
     program = tileir.partition(PRODUCT, mesh, CUT, outputs={"C": rows}, arguments=[a, b])
-    assert not any(isinstance(each, ChunkedAggregate) for each in bordered_steps(program, 0))
+    assert not any(isinstance(each, ChunkedAggregate) for each in halo_steps(program, 0))
     whole = [tileir.distribute(program, context=context, options=QUICK)(a, b) for context in contexts(program)]
     monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts))
-    assert any(isinstance(each, ChunkedAggregate) for each in bordered_steps(program, 0))
+    assert any(isinstance(each, ChunkedAggregate) for each in halo_steps(program, 0))
     for context, right in zip(contexts(program), whole, strict=True):
         np.testing.assert_array_equal(tileir.distribute(program, context=context, options=QUICK)(a, b), right)
 
@@ -151,7 +151,7 @@ def test_pieces_are_sent_while_others_are_computed(
     arrays = {"A": np.ones((8, 6), np.float32), "B": np.ones((6, 4), np.float32)}
     program = tileir.partition(PRODUCT, {"x": ranks}, CUT, outputs={"C": rows}, arguments=arrays)
     assert told(program, arrays, monkeypatch) == order.split()
-    assert beside_work(program) == {"C"}
+    assert overlapped_exchanges(program) == {"C"}
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -160,13 +160,13 @@ def test_prices_decide_about_pieces(ranks: int, rows: Any) -> None:
     """Pieces of little are not worth a message, nor those of what travels beside other work anyway."""
     for size, pays in ((64, False), (1024, True)):
         program = tileir.partition(PRODUCT, {"x": ranks}, CUT, outputs={"C": rows}, arguments=[(size, size)] * 2)
-        assert bool(overlapped_merges.merged_in_pieces(program)) == pays
+        assert bool(overlapped_merges.chunked_merges(program)) == pays
     text = """function (A[M, K], B[K, N]) -> (C, D) {
         C[i, j : M, N] = +(A[i, k] * B[k, j]); D[i, j : K, N] = +(B[i, k] * B[k, j]);
     }"""
     outputs = {"C": rows, "D": ("x", None)}
     program = tileir.partition(text, {"x": ranks}, CUT, outputs=outputs, arguments=[(1024, 1024)] * 2)
-    assert not overlapped_merges.merged_in_pieces(program)
+    assert not overlapped_merges.chunked_merges(program)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_prices_decide_about_pieces(ranks: int, rows: Any) -> None:
 def test_what_is_not_made_in_pieces(text: str, cut: Any, outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlapped_merges, "cheapest", lambda _, counts: max(counts))
     program = tileir.partition(text, {"x": 2}, cut, outputs=outputs, arguments=[(8, 6), (6, 4)])
-    assert not overlapped_merges.merged_in_pieces(program)
+    assert not overlapped_merges.chunked_merges(program)
 
 
 def test_gradients_are_added_up_while_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,4 +201,4 @@ def test_gradients_are_added_up_while_others_are_computed(monkeypatch: pytest.Mo
         arguments=shapes,
     )
     assert told(program, arrays, monkeypatch) == ["work", "begin", "work", "begin", "end", "end"]
-    assert beside_work(program) == {"DW"}
+    assert overlapped_exchanges(program) == {"DW"}

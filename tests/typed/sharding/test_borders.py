@@ -17,7 +17,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Collective, TensorType
 from tileir.typed.repetition import repeated
-from tileir.typed.sharding.borders import HaloFunction, bordered_steps
+from tileir.typed.sharding.borders import HaloFunction, halo_steps
 from tileir.typed.sharding.interpreter import exchanged, gathered, met, scattered
 from tileir.typed.sharding.local import CollectiveOperation
 from tileir.typed.sharding.mesh import Mesh, Sharding
@@ -36,7 +36,7 @@ def ran(program: Partitioned, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the whole results of a program whose ranks run it with borders, by interpreters."""
     mesh, ranks = program.mesh, range(program.mesh.size)
     values: dict[str, list[Any]] = {n: list(scattered(a, program.layout(n), mesh)) for n, a in inputs.items()}
-    steps = [list(bordered_steps(program, rank)) for rank in ranks]
+    steps = [list(halo_steps(program, rank)) for rank in ranks]
     while any(steps):
         for rank in ranks:
             while steps[rank] and not isinstance(step := steps[rank][0], Collective | CollectiveOperation):
@@ -80,7 +80,7 @@ def test_programs_of_stencils(case: Stencils) -> None:
 @examples(25)
 @given(stencils(4))
 def test_exchanges_that_are_said_to_pass_beside_work_do(case: Stencils) -> None:
-    running = [bordered_steps(case.program, rank) for rank in range(case.program.mesh.size)]
+    running = [halo_steps(case.program, rank) for rank in range(case.program.mesh.size)]
     halos = [{name for step in steps if isinstance(step, HaloFunction) for name in step.halos} for steps in running]
     told = {each.collective.name for each in case.program.exchanges() if each.price.beside}
     assert all(told <= each for each in halos)
@@ -91,7 +91,7 @@ def test_corners_of_parts_that_are_cut_along_two_axes() -> None:
     function = infer(parse(text), {"U": TensorType(DType.I32, (24, 28))})
     cut = Sharding(("x", "y"))
     program = partition(function, Mesh({"x": 2, "y": 2}), {"U": cut}, {"V": cut})
-    assert any(isinstance(step, HaloFunction) for step in bordered_steps(program, 0))
+    assert any(isinstance(step, HaloFunction) for step in halo_steps(program, 0))
     inputs = {"U": np.random.default_rng(0).integers(-9, 10, (24, 28)).astype(np.int32)}
     np.testing.assert_array_equal(ran(program, inputs)["V"], interpret(function, inputs)["V"])
 
@@ -108,7 +108,7 @@ def test_windows_that_several_operations_read() -> None:
     cut = Sharding(("x",))
     program = partition(function, Mesh({"x": 3}), {"U": cut}, {"V": cut})
     assert len(program.collectives) == 1
-    steps = [each for each in bordered_steps(program, 1) if isinstance(each, HaloFunction)]
+    steps = [each for each in halo_steps(program, 1) if isinstance(each, HaloFunction)]
     assert [len(border.windows) for each in steps for border in each.borders] == [1, 1]
     assert {each.shape for step in steps for each in step.inner.operations} == {(33_334,)}  # no more than its part
     inputs = {"U": np.random.default_rng(0).integers(-9, 10, 100_001).astype(np.int32)}

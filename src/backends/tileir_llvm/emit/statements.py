@@ -44,7 +44,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import expressions, statements, variables_of, walk
-from tileir.semtree.transform.layout import ALIGNMENT, Layout, apart
+from tileir.semtree.transform.layout import ALIGNMENT, Layout, padded_bytes
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.expressions import Cell, Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import apply_integer, select
@@ -362,7 +362,7 @@ class Statements:
             pointer = out.pure(f"getelementptr inbounds i8, ptr %scratch, i64 {offset}") if offset else "%scratch"
             return Place(pointer, array.dtype, ALIGNMENT)
         alignment = max(array.dtype.itemsize, min(array.alignment, ALIGNMENT))
-        elements = apart(array.size * array.dtype.itemsize) // array.dtype.itemsize
+        elements = padded_bytes(array.size * array.dtype.itemsize) // array.dtype.itemsize
         kind = f"[{elements} x {memory_element(array.dtype)}]"
         place = Place(out.alloca(kind, alignment), array.dtype, alignment, elements=array.size)
         self._places[array] = place

@@ -24,12 +24,12 @@ from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shal
 from tileir.core.json.encoder import encode, identify
 from tileir.core.json.versions import refusal, version_of
 from tileir.core.process.collection import collection_paused
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core.process.tracebacks import with_short_traceback
 
 T = TypeVar("T")
 
 
-@at_the_call
+@with_short_traceback
 def to_json(node: AttrsInstance) -> bytes:
     """Return the canonical JSON of ``node``, equal in every process.
 
@@ -87,7 +87,7 @@ def _document(
         raise fail("TIL602", "the nodes are nested too deeply for JSON; split the expression") from None
 
 
-@at_the_call
+@with_short_traceback
 def from_json(data: bytes | str, cls: type[T]) -> T:
     """Read a node of class ``cls`` back.
 

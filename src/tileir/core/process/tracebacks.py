@@ -22,7 +22,7 @@ _LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
 """As they were imported, maybe by a link: code has these paths."""
 
 
-def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
+def with_short_traceback(function: Callable[P, R]) -> Callable[P, R]:
     """Return ``function``, whose errors show one frame of tileir, since inner frames do not help the user.
 
     Frames are kept if a function of the user is among them, and if the error is no :class:`TileError`. IPython and
@@ -48,7 +48,7 @@ def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
 def made_at_the_call(cls: C) -> C:
     """Do this for the constructor of a class: its own one, not the one that replaces it at the first call."""
     own = getattr(cls.__init__, "__wrapped__", cls.__init__)
-    cls.__init__ = at_the_call(own)  # type: ignore[method-assign]  # it is that of the class
+    cls.__init__ = with_short_traceback(own)  # type: ignore[method-assign]  # it is that of the class
     return cls
 
 
@@ -56,9 +56,9 @@ def methods_at_the_call(cls: C) -> C:
     """Do this for all methods and properties that a class defines, in place."""
     for name, member in tuple(vars(cls).items()):
         if isinstance(member, FunctionType) and _is_ours(member):
-            setattr(cls, name, at_the_call(member))
+            setattr(cls, name, with_short_traceback(member))
         elif isinstance(member, property) and isinstance(member.fget, FunctionType) and _is_ours(member.fget):
-            setattr(cls, name, property(at_the_call(member.fget), member.fset, member.fdel, member.__doc__))
+            setattr(cls, name, property(with_short_traceback(member.fget), member.fset, member.fdel, member.__doc__))
     return cls
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, cast
 
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, DType, at_the_call, attrs, meant
+from tileir.core import ArgumentError, Diagnostic, DType, attrs, meant, with_short_traceback
 from tileir.driver.calls.arguments import bind, is_number, memory_checked
 from tileir.driver.calls.pending import R_co
 from tileir.driver.executable import Executable
@@ -89,7 +89,7 @@ class Stepper(Generic[R_co]):
         """Pickle the function and a copy of the state."""
         return _stepping_again, (self._jit, dict(self.updates), self.inputs, self.outputs, self.state)
 
-    @at_the_call
+    @with_short_traceback
     def __call__(self, *arrays: Any, **named: Any) -> R_co:
         """Run one step with arrays for the inputs that are not state, by position as in :attr:`inputs`, or by name.
 
@@ -155,7 +155,7 @@ class Stepper(Generic[R_co]):
                 return {name: _copy(array) for name, array in buffers.front.items()}
             return {name: np.array(array, copy=True) for name, array in buffers.front.items()}
 
-    @at_the_call
+    @with_short_traceback
     def load(self, state: Mapping[str, Any]) -> None:
         """Replace all or some of the state, for instance by an earlier :attr:`state`; arrays are copied.
 
@@ -196,7 +196,7 @@ class Stepper(Generic[R_co]):
         return found if _is_resident(found) else to_array(name, found)
 
 
-@at_the_call
+@with_short_traceback
 def stepper(
     source: Source,
     updates: Mapping[str, str],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tileir.core import ArgumentError, at_the_call, attrs
+from tileir.core import ArgumentError, attrs, with_short_traceback
 from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.collectives import relaid
 from tileir.driver.distribution.engines import engine_called, pickled, refusing
@@ -166,7 +166,7 @@ class DistributedArray:
         message = f"{self!r} is not put together unless that is said: write array.numpy(), or array[::8], for a part"
         raise ArgumentError.of("TIL714", message)
 
-    @at_the_call
+    @with_short_traceback
     def resharded(self, sharding: Cut) -> DistributedArray:
         """Return it cut along other mesh axes; ranks exchange elements as necessary.
 
@@ -245,7 +245,7 @@ def _inside(places: Array, interval: tuple[int, int]) -> Array:
     return np.flatnonzero((low <= places) & (places < high))
 
 
-@at_the_call
+@with_short_traceback
 def array(
     source: Any,
     mesh: Mesh | Mapping[str, int],

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, fail, from_json, nearest, to_json
+from tileir.core import ArgumentError, DType, TileError, attrs, fail, from_json, nearest, to_json, with_short_traceback
 from tileir.driver.calls.arguments import check_kind
 from tileir.driver.distribution.arrays import DistributedArray, array
 from tileir.driver.distribution.engines import engine_called, refusing
@@ -95,7 +95,7 @@ class Checkpoint:
     about: Mapping[str, Any]
 
 
-@at_the_call
+@with_short_traceback
 def save(folder: str | Path, arrays: Mapping[str, DistributedArray], about: Mapping[str, Any] | None = None) -> None:
     """Write arrays to a folder, replacing its previous checkpoint; all ranks call it.
 
@@ -142,7 +142,7 @@ def save(folder: str | Path, arrays: Mapping[str, DistributedArray], about: Mapp
     found[0].engine.launch(mesh.size, work)
 
 
-@at_the_call
+@with_short_traceback
 def load(
     folder: str | Path,
     mesh: Mesh | Mapping[str, int],

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
 
-from tileir.core import Aggregation, ArgumentError, DType, at_the_call, attrs
+from tileir.core import Aggregation, ArgumentError, DType, attrs, with_short_traceback
 from tileir.core.version import VERSION
 from tileir.driver.calls.arguments import bind, check_kind
 from tileir.driver.calls.stepper import check_updates
@@ -55,7 +55,7 @@ from tileir.runtime.offers import RecordingExecutor
 from tileir.runtime.transports import THREADS, Threads, agree
 from tileir.typed.boxes import Box, sizes_of
 from tileir.typed.ir import Collective, Function, ScanPart, TensorType, operands
-from tileir.typed.sharding.borders import ChunkedAggregate, HaloFunction, PlannedStep, bordered_steps, touched
+from tileir.typed.sharding.borders import ChunkedAggregate, HaloFunction, PlannedStep, halo_steps, touched
 from tileir.typed.sharding.local import CollectiveLoop, CollectiveOperation, boxes_of, local_steps
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.verifier import verify
@@ -493,17 +493,17 @@ class Distributed:
                 sources = {each.name: each.input for each in self.program.collectives}
                 together: Mapping[str, tuple[Collective, ...]] = {}
                 if home is None:
-                    steps = bordered_steps(self.program, rank)
+                    steps = halo_steps(self.program, rank)
                 else:
                     from tileir.core.targets.target_file import hardware_of  # only for devices
 
                     model = hardware_of(home.device.target)
                     priced = model if self._decide_alike(transport) else None
-                    steps = bordered_steps(self.program, rank, priced, late=True)
+                    steps = halo_steps(self.program, rank, priced, late=True)
                     widths = {each.name: each.dtype.itemsize for each in self.program.function.operations}
                     split = [each for each in steps if isinstance(each, HaloFunction)]
                     if not all(has_borders(home, each, boxes, widths) for each in split):
-                        steps = bordered_steps(self.program, rank, priced, late=True, around=False)
+                        steps = halo_steps(self.program, rank, priced, late=True, around=False)
                     together = merged_together(steps, model.link_us, model.link_gbps)
                 borders = frozenset(name for each in steps if isinstance(each, HaloFunction) for name in each.halos)
                 moved = {each.name for each in steps if isinstance(each, Collective) and not each.kind.merges}
@@ -679,7 +679,7 @@ def _distributed_again(
     return Distributed(program, engine_called(engine), owner_of(None), device, options)
 
 
-@at_the_call
+@with_short_traceback
 def distribute(
     program: Partitioned,
     transport: str | Engine = "inprocess",

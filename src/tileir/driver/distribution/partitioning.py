@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from tileir.core import ArgumentError, at_the_call, fail, nearest
+from tileir.core import ArgumentError, fail, nearest, with_short_traceback
 from tileir.driver.calls.stepper import check_updates
 from tileir.driver.distribution.arrays import places_of
 from tileir.driver.programs import Program, Source, described, stage_name, types_of
@@ -30,7 +30,7 @@ WHOLE: Final = "whole"
 """Word for an uncut axis."""
 
 
-@at_the_call
+@with_short_traceback
 def partition(
     source: Source | Partitioned,
     mesh: Mesh | Mapping[str, int],
@@ -82,7 +82,7 @@ def partition(
     return typed_partition(function, made, {**written, **asked}, results, model_of(target), reshard=reshard)
 
 
-@at_the_call
+@with_short_traceback
 def repeated(source: Source, updates: Mapping[str, str], count: int, *, arguments: Any = ()) -> TypedFunction:
     """Return the program that makes several steps, each with some of the results of the previous.
 

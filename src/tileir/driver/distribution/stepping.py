@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tileir.core import at_the_call, attrs
+from tileir.core import attrs, with_short_traceback
 from tileir.driver.calls.arguments import bind
 from tileir.driver.calls.stepper import check_state
 from tileir.driver.distribution.engines import refusing
@@ -39,7 +39,7 @@ class DistributedStepper:
         """State by the names of its inputs, after the latest successful call."""
         return dict(self._state)
 
-    @at_the_call
+    @with_short_traceback
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run one step with arrays for the inputs that are not state.
 
@@ -57,7 +57,7 @@ class DistributedStepper:
         results = [found[name] for name in self.outputs]
         return None if not results else results[0] if len(results) == 1 else tuple(results)
 
-    @at_the_call
+    @with_short_traceback
     def load(self, state: Mapping[str, Any]) -> None:
         """Replace all or some of the state by whole or distributed arrays.
 

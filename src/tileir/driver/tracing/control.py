@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tileir.ops as ops
-from tileir.core import at_the_call
+from tileir.core import with_short_traceback
 from tileir.driver.tracing.trees import Structure, flattened, rebuilt
 from tileir.tile.builder_functions import expect_sizes
 from tileir.tile.building import loops, scans
@@ -31,7 +31,7 @@ def tensors_of(recorder: Recorder, leaves: list[Any]) -> list[Tensor]:
     return [leaf if isinstance(leaf, Tensor) else computed(recorder, value_of(recorder, leaf)) for leaf in leaves]
 
 
-@at_the_call
+@with_short_traceback
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -88,7 +88,7 @@ def _alike(recorder: Recorder, leaf: Any, like: Tensor | None) -> Tensor:
     return tensor if like is None or isinstance(leaf, np.ndarray) else ops.full_like(like, tensor)
 
 
-@at_the_call
+@with_short_traceback
 def while_loop(condition: Callable[[Any], Any], step: Callable[[Any], Any], init: Any) -> Any:
     """Run ``carry = step(carry)`` while ``condition(carry)`` holds, as one loop.
 
@@ -124,7 +124,7 @@ def while_loop(condition: Callable[[Any], Any], step: Callable[[Any], Any], init
     return rebuilt(structure, iter(results))
 
 
-@at_the_call
+@with_short_traceback
 def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
     """Return ``then(*operands)`` if a scalar holds, else ``otherwise(*operands)``.
 

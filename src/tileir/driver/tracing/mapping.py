@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tileir.core import ArgumentError, at_the_call, call_site
+from tileir.core import ArgumentError, call_site, with_short_traceback
 from tileir.driver.tracing.control import recorder_around, tensors_of
 from tileir.driver.tracing.functions import PythonFunction, python_function
 from tileir.driver.tracing.trees import Structure, flattened, rebuilt
@@ -22,7 +22,7 @@ from tileir.tile.ir import Function
 Axes = int | Sequence[int | None] | None
 
 
-@at_the_call
+@with_short_traceback
 def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> PythonFunction[..., Any]:
     """Return a function that computes ``function`` for each of several examples.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tileir.ops as ops
-from tileir.core import ArgumentError, at_the_call, is_called
+from tileir.core import ArgumentError, is_called, with_short_traceback
 from tileir.driver.tracing.control import recorder_around, tensors_of
 from tileir.driver.tracing.functions import PythonFunction
 from tileir.driver.tracing.trees import flattened, rebuilt
@@ -19,7 +19,7 @@ from tileir.tile.building.tensors import Tensor, call
 Numbers = int | Sequence[int]
 
 
-@at_the_call
+@with_short_traceback
 def value_and_grad(
     function: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False
 ) -> PythonFunction[..., Any]:
@@ -60,7 +60,7 @@ def value_and_grad(
     return PythonFunction(_signed(differentiated, python))
 
 
-@at_the_call
+@with_short_traceback
 def gradient_of(
     function: Callable[..., Any], argnums: Numbers = 0, *, has_aux: bool = False
 ) -> PythonFunction[..., Any]:

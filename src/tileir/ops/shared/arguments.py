@@ -16,7 +16,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from tileir.core import DType, at_the_call, attrs, hold_call_site, nearest, release_call_site
+from tileir.core import DType, attrs, hold_call_site, nearest, release_call_site, with_short_traceback
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
 from tileir.tile.building.recording import INSIDE
@@ -141,7 +141,7 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
     translated. The result raises TIL217 if an argument is missing, unknown, or not of the annotated kind.
     """
 
-    @at_the_call
+    @with_short_traceback
     @functools.wraps(operation)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         positional = tuple(map(_plain, args))

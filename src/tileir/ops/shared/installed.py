@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from tileir.core import at_the_call, missing_attribute
+from tileir.core import missing_attribute, with_short_traceback
 from tileir.core.extensions import EXTENSIONS, Kind
 
 
@@ -22,7 +22,7 @@ def operation_called(name: str, known: Collection[str]) -> Callable[..., object]
     if name.startswith("_") or name not in EXTENSIONS.entries(Kind.OPERATION):
         offered = () if name.startswith("_") else EXTENSIONS.names(Kind.OPERATION)
         raise missing_attribute("tileir.ops", name, [*known, *offered])
-    return at_the_call(EXTENSIONS.get(Kind.OPERATION, name, wrong_operation))  # type: ignore[arg-type]  # it is checked
+    return with_short_traceback(EXTENSIONS.get(Kind.OPERATION, name, wrong_operation))  # type: ignore[arg-type]  # it is checked
 
 
 def wrong_operation(offer: object) -> str | None:

@@ -15,10 +15,10 @@ from tileir.stripe import (
     Program,
     Refinement,
     Statement,
-    in_order,
     launched,
     launches,
     map_launches,
+    sequential_works,
 )
 
 Outcome: TypeAlias = "tuple[Statement, ...] | Done | Refused"
@@ -52,7 +52,7 @@ def expanded(program: Program, function: Callable[[Block], Outcome]) -> Program:
             made[launch.kernel] = _Expansion.of(outcome, launch, table, memory)
         return made[launch.kernel].launches(launch)
 
-    works = in_order(map_launches(program.works, expand))
+    works = sequential_works(map_launches(program.works, expand))
     return attrs.evolve(program, kernels=tuple(table.kernels), works=works)
 
 

@@ -39,11 +39,11 @@ from tileir.stripe import (
     Tags,
     Work,
     allocation,
-    in_order,
     launched,
     launches,
     loops,
     map_launches,
+    sequential_works,
     sorted_memory,
     uses_of,
 )
@@ -100,7 +100,7 @@ class LayPanels:
             contents.add(work)
         if not copies:
             return program
-        kernels, after = tuple(table.kernels), in_order(tuple(works))
+        kernels, after = tuple(table.kernels), sequential_works(tuple(works))
         return sorted_memory(attrs.evolve(program, memory=tuple(memory.values()), kernels=kernels, works=after))
 
     def _factors(self, kernel: Block, fixed: Mapping[str, Refinement], near: Container[str]) -> tuple[_Factor, ...]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import ArgumentError, DType, at_the_call, attrs, dtype_meant
+from tileir.core import ArgumentError, DType, attrs, dtype_meant, with_short_traceback
 from tileir.runtime.arrays import Array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
@@ -99,7 +99,7 @@ class MemoryRegions:
     shared: SharedRegion
 
 
-@at_the_call
+@with_short_traceback
 def memory(device: str | DeviceInfo | None = None, *, context: Context | None = None) -> MemoryRegions:
     """Return the memory regions of a device; by default of the context's device.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core import ArgumentError, DType, at_the_call
+from tileir.core import ArgumentError, DType, with_short_traceback
 from tileir.runtime.arrays import Array, converted, to_array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
@@ -21,7 +21,7 @@ from tileir.runtime.events import all_ended
 from tileir.runtime.interface import Buffer, DeviceInfo
 
 
-@at_the_call
+@with_short_traceback
 def to_device(
     array: Any,
     device: str | DeviceInfo | None = None,

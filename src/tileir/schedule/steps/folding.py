@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, Rational, exact
-from tileir.schedule.conflicts import apart, may_meet, memory_accesses
+from tileir.schedule.conflicts import index_of_second_use, may_meet, memory_accesses
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import (
@@ -212,7 +212,7 @@ class _Sliding:
         )
         made = [[each for each in group if each.use.direction.writes] for group in (before, during)]
         read = [[each for each in group if each.use.direction.reads] for group in (before, during)]
-        earlier = Affine.index(self.loop.name) - apart(self.loop.name)
+        earlier = Affine.index(self.loop.name) - index_of_second_use(self.loop.name)
         taking = {self.axis: (_TURNS + 1) * by}
         count: tuple[Affine, int | None] = (_TURNS, self.loop.size * self.steps[name] + self.rows(name))
         return any(

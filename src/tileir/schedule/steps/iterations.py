@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
-from tileir.schedule.conflicts import MemoryAccess, apart, may_meet, memory_accesses
+from tileir.schedule.conflicts import MemoryAccess, index_of_second_use, may_meet, memory_accesses
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.steps.legality import shared_merge, taken
 from tileir.schedule.steps.loops import expanded, in_array, in_tables
@@ -99,7 +99,7 @@ class Fuse:
         made = {each.name: each for each in first.allocations}
         if unlike := [each.name for each in second.allocations if made.get(each.name, each) != each]:
             return refused("TR705", name=unlike[0])
-        step = apart(second.name) - Affine.index(first.name)
+        step = index_of_second_use(second.name) - Affine.index(first.name)
         for one, other in _meetings([*memory_accesses((first,))], [*memory_accesses((second,))], sources):
             if any(may_meet(one, other, around, [(way, None)]) for way in (step - 1, -step - 1)):
                 return refused("TR750", first=first.name, second=second.name, memory=one.use.root)

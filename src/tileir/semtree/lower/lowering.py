@@ -27,7 +27,7 @@ from tileir.semtree.lower.views import View
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
 from tileir.semtree.roles import roles
 from tileir.stripe import ir as stripe, launched, local_memory
-from tileir.stripe.attention import AttentionParameters, attending_of
+from tileir.stripe.attention import AttentionParameters, attention_of
 from tileir.stripe.segments import SegmentParameters, segments_of
 from tileir.stripe.sorting import SortParameters, sorting_of
 
@@ -454,7 +454,7 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         views[refinement.source] = View(parameter.name, Affine(), refinement.shape, places=places)
     target = _with_wide_index(block, parameters.values(), target)
     blocks = BlockLowering(target, names)
-    attending, sorting, adding = attending_of(block), sorting_of(block), segments_of(block)
+    attending, sorting, adding = attention_of(block), sorting_of(block), segments_of(block)
     if attending is not None:
         threads = attending[1].threads
         grid, body = _of_attention(blocks, block, views, attending)

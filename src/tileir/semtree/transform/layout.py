@@ -61,11 +61,11 @@ def layout(
         elif stmt.region is Region.PRIVATE or stmt.region in in_scratch:
             offsets[stmt] = free
             scratch = free + aligned(nbytes, alignment)
-            free += aligned(apart(nbytes), alignment)
+            free += aligned(padded_bytes(nbytes), alignment)
     return Layout(MappingProxyType(offsets), scratch)
 
 
-def apart(nbytes: int) -> int:
+def padded_bytes(nbytes: int) -> int:
     """Return the bytes to reserve for an array, so that the next one is in other cache sets.
 
     Arrays with power-of-two sizes that are walked in parallel would evict each other.

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from tileir.core import DType, Span, at_the_call, attrs, call_site, held_at
+from tileir.core import DType, Span, attrs, call_site, held_at, with_short_traceback
 from tileir.tile.building.assembly import substitute, with_operands
 from tileir.tile.building.indices import Dim, simplified
 from tileir.tile.building.recording import Recorder, mistake
@@ -108,7 +108,7 @@ def called_from(node: T, call: Span | None) -> T:
     return moved  # type: ignore[return-value]  # of the same type
 
 
-@at_the_call
+@with_short_traceback
 def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[Tensor, ...]:
     """Return the results of a call of a function on tensors of a builder; see :meth:`tileir.Function.__call__`."""
     if not any(isinstance(operand, Tensor | Dim) for operand in operands):

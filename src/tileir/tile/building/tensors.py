@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from tileir.core import Aggregation, ArrayValue, Combination, at_the_call, attrs, call_site
+from tileir.core import Aggregation, ArrayValue, Combination, attrs, call_site, with_short_traceback
 from tileir.core.operators import method_of, methods_of
 from tileir.tile import ir
 from tileir.tile.building.captures import captured
@@ -364,7 +364,7 @@ def value_of(recorder: Recorder, value: object) -> Expr:
     return expr
 
 
-@at_the_call
+@with_short_traceback
 def call(function: str, *arguments: Operand) -> Tensor:
     """Apply any builtin function by name; at least one argument is a tensor or a dimension.
 

@@ -18,12 +18,12 @@ from tileir.core import (
     Span,
     TileError,
     VerifyError,
-    at_the_call,
     attrs,
     collection_paused,
     dtype_meant,
     fail,
     meant,
+    with_short_traceback,
 )
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.tile.checks.verifier import faults_beside
@@ -207,7 +207,7 @@ def _package(name: str, parts: Sequence[str], span: Span) -> Folder:
 T = TypeVar("T")
 
 
-@at_the_call
+@with_short_traceback
 def parse(
     text: str,
     name: str = "<text>",

@@ -31,12 +31,12 @@ from tileir.typed.sharding.local import (
     boxes_of,
     chunks_of,
     local_function,
-    met_with,
     runs_of,
     terms_of,
+    values_read_by,
 )
 from tileir.typed.sharding.needs import REPEATED, needed, reads
-from tileir.typed.sharding.overlapped_merges import ChunkedMerge, apart, merged_in_pieces, pieces_of
+from tileir.typed.sharding.overlapped_merges import ChunkedMerge, chunked_merges, chunks_of_merge, separate_chunks
 from tileir.typed.sharding.partitioned import Partitioned
 from tileir.typed.sharding.prices import ANY_MODEL, LEAST_CLEAN
 
@@ -89,7 +89,7 @@ class HaloFunction:
 PlannedStep: TypeAlias = "Step | HaloFunction | ChunkedAggregate"
 
 
-def bordered_steps(
+def halo_steps(
     program: Partitioned,
     rank: int,
     model: HardwareModel | None = ANY_MODEL,
@@ -109,9 +109,9 @@ def bordered_steps(
         around: Whether there may be borders; otherwise parts and halos are joined.
     """
     chunks, constants = chunks_of(program, late=late)
-    merges = {} if model is None else merged_in_pieces(program, model)
+    merges = {} if model is None else chunked_merges(program, model)
     split = _Split.of(program, rank, around=around)
-    parts = split.all_parts(apart(chunks, merges))
+    parts = split.all_parts(separate_chunks(chunks, merges))
     found: list[PlannedStep] = []
     for run in runs_of(program, parts, constants):
         if isinstance(run, Run) and run.outputs[0] in merges:
@@ -142,11 +142,11 @@ def touched(step: PlannedStep) -> tuple[str, ...]:
     return *function.outputs, *(value.name for value in function.inputs), *halos
 
 
-def beside_work(program: Partitioned) -> frozenset[str]:
+def overlapped_exchanges(program: Partitioned) -> frozenset[str]:
     """Return the exchanges that every rank overlaps with independent computation."""
     found = {each.name for each in program.collectives}
     for rank in range(program.mesh.size):
-        found.intersection_update(_beside(bordered_steps(program, rank)) if found else ())
+        found.intersection_update(_beside(halo_steps(program, rank)) if found else ())
     return frozenset(found)
 
 
@@ -216,7 +216,7 @@ class _Split:
             late = set(self.program.function.outputs)
             for chunk in chunks:
                 if not isinstance(chunk, list):
-                    late.update(met_with(chunk))
+                    late.update(values_read_by(chunk))
                     parts.append(chunk)
                     continue
                 before, middle, after = self._in_turn(chunk)
@@ -299,7 +299,7 @@ class _Split:
 
     def pieced(self, run: Run, merge: ChunkedMerge) -> ChunkedAggregate:
         """Return a run of one operation, whose result is merged, in pieces."""
-        pieces, name = pieces_of(self.program, merge, self.rank), merge.collective.input
+        pieces, name = chunks_of_merge(self.program, merge, self.rank), merge.collective.input
         return ChunkedAggregate(
             merge.collective, tuple((ranks, self._border(run, {name: box})) for ranks, box in pieces)
         )

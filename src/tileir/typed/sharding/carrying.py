@@ -34,7 +34,7 @@ from tileir.typed.ir import (
     Scatter,
     Shape,
 )
-from tileir.typed.sharding.collective_operations import CollectiveSharding, met_axes, met_way
+from tileir.typed.sharding.collective_operations import CollectiveSharding, collective_axes, collective_sharding
 from tileir.typed.sharding.mesh import Mesh, Split, balanced
 from tileir.typed.sharding.needs import ROWS, joined_axes
 from tileir.typed.sharding.partitioned import Share
@@ -99,17 +99,17 @@ def free_ways(operation: Operation, axes: tuple[str, ...], mesh: Mesh, shapes: M
         if size > step:
             cuts = [min(size, high * step) for _, high in balanced(-(-size // step), parts)]
             yield axis, Split(axes, tuple(zip([0, *cuts], cuts, strict=False)))
-    for axis in met_axes(operation, shapes):
+    for axis in collective_axes(operation, shapes):
         if operation.shape[axis] > 1:
-            yield met_way(operation, axis, axes, parts, shapes)
+            yield collective_sharding(operation, axis, axes, parts, shapes)
     if isinstance(operation, Reshape):
         for order in permutations(axes) if len(axes) > 1 else ():
             yield from _merged(shapes[operation.input], operation.shape, order, mesh)
 
 
 def _met(operation: Operation, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[CollectiveSharding]:
-    if axis in met_axes(operation, shapes):
-        yield met_way(operation, axis, split.axes, len(split.intervals), shapes)
+    if axis in collective_axes(operation, shapes):
+        yield collective_sharding(operation, axis, split.axes, len(split.intervals), shapes)
 
 
 def _gathered(operation: Gather, name: str, axis: int, split: Split, shapes: Mapping[str, Shape]) -> Iterator[Way]:

@@ -74,7 +74,7 @@ def meets(operation: Operation, placements: Mapping[str, Placement]) -> tuple[st
     return split.axes if len(set(split.intervals)) > 1 else ()
 
 
-def met_way(
+def collective_sharding(
     operation: Operation, axis: int, axes: tuple[str, ...], parts: int, shapes: Mapping[str, Shape]
 ) -> CollectiveSharding:
     """Return the way to split a result along an axis while ranks along some axes of a mesh meet."""
@@ -91,7 +91,7 @@ def _length(count: int, size: int, parts: int) -> int:
     return min(count, -(-size // parts))
 
 
-def met_axes(operation: Operation, shapes: Mapping[str, Shape]) -> Sequence[int]:
+def collective_axes(operation: Operation, shapes: Mapping[str, Shape]) -> Sequence[int]:
     """Return the axes of the result that may be split while ranks meet."""
     found = met_operand(operation)
     if found is None or not any(shapes[found[0]][found[1] : found[1] + 1]):
@@ -134,7 +134,7 @@ def met_faults(
     match operation:
         case Argsort(axis=axis):
             rest = (*layout[:axis], *layout[axis + 1 :])
-            expected = met_way(operation, axis, axes, len(layout[axis].intervals), shapes).split
+            expected = collective_sharding(operation, axis, axes, len(layout[axis].intervals), shapes).split
             if layout[axis] != expected:
                 yield f"is sorted by ranks that meet, and has places {layout[axis]} for {expected}"
         case Gather(indices=indices):

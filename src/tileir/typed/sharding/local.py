@@ -113,7 +113,7 @@ Chunk: TypeAlias = "list[Operation] | Collective | CollectiveLoop | CollectiveOp
 """Consecutive operations, or a step between them in which ranks meet."""
 
 
-def met_with(chunk: Collective | CollectiveLoop | CollectiveOperation) -> tuple[str, ...]:
+def values_read_by(chunk: Collective | CollectiveLoop | CollectiveOperation) -> tuple[str, ...]:
     """Return the values that a step in which ranks meet reads."""
     match chunk:
         case CollectiveLoop(loop=loop):
@@ -168,7 +168,7 @@ def runs_of(
     found: list[Run | Collective | CollectiveLoop | CollectiveOperation] = []
     for chunk in reversed(chunks):
         if not isinstance(chunk, list):
-            later.update(met_with(chunk))
+            later.update(values_read_by(chunk))
             found.append(chunk)
             continue
         read = dict.fromkeys(name for operation in chunk for name in reads(operation))
@@ -179,7 +179,7 @@ def runs_of(
         if outputs:
             found.append(Run((*own, *chunk), inputs, outputs))
         later.update(inputs)
-    met = dict.fromkeys(name for part in found if not isinstance(part, Run) for name in met_with(part))
+    met = dict.fromkeys(name for part in found if not isinstance(part, Run) for name in values_read_by(part))
     moved = [constants[name] for name in met if name in constants]
     if moved:
         found.append(Run(tuple(moved), (), tuple(each.name for each in moved)))

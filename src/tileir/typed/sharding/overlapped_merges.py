@@ -64,7 +64,7 @@ class Times:
         return max(work + self.later, first, last)
 
 
-def merged_in_pieces(program: Partitioned, model: HardwareModel = ANY_MODEL) -> dict[str, ChunkedMerge]:
+def chunked_merges(program: Partitioned, model: HardwareModel = ANY_MODEL) -> dict[str, ChunkedMerge]:
     """Return the merges for which pieces pay, by the names of the contractions whose results they merge.
 
     The overlap then saves more than the fixed costs of further pieces and the repeated reading of operands.
@@ -132,7 +132,7 @@ def _times(program: Partitioned, tried: Sequence[_Tried], model: HardwareModel) 
         )
 
 
-def apart(chunks: Sequence[Chunk], merges: Mapping[str, ChunkedMerge]) -> list[Chunk]:
+def separate_chunks(chunks: Sequence[Chunk], merges: Mapping[str, ChunkedMerge]) -> list[Chunk]:
     """Return chunks in which operations whose results are merged in pieces are separate, before the merge."""
     moved = {each.name: each for chunk in chunks if isinstance(chunk, list) for each in chunk if each.name in merges}
     found: list[Chunk] = []
@@ -146,7 +146,7 @@ def apart(chunks: Sequence[Chunk], merges: Mapping[str, ChunkedMerge]) -> list[C
     return found
 
 
-def pieces_of(program: Partitioned, merge: ChunkedMerge, rank: int) -> tuple[Piece, ...]:
+def chunks_of_merge(program: Partitioned, merge: ChunkedMerge, rank: int) -> tuple[Piece, ...]:
     """Return the pieces of a rank for a merge, in order, its own last.
 
     In each turn, all ranks compute pieces for ranks at equal distance.

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from tileir.core import DType, attrs, schema
 from tileir.typed.ir import Argsort, Operation, Reduce, Reshape, Shape, operands
 from tileir.typed.sharding.carrying import Way, free_ways, may_cut, ways
-from tileir.typed.sharding.collective_operations import CollectiveSharding, met_axes, met_needs, met_traffic
+from tileir.typed.sharding.collective_operations import CollectiveSharding, collective_axes, met_needs, met_traffic
 from tileir.typed.sharding.exchanges import covered, largest, merged, moved, split_of, width_merged
 from tileir.typed.sharding.mesh import Layout, Mesh, Split, balanced, whole
 from tileir.typed.sharding.needs import REPEATED, is_exact, needed, points, reads
@@ -299,7 +299,7 @@ class OperationShardings:
 
     def _room(self, layout: Layout, needs: Mapping[str, Layout]) -> float:
         """Return the price of memory for elements beyond ranks' parts, if they could meet instead."""
-        if not met_axes(self.operation, self.shapes):
+        if not collective_axes(self.operation, self.shapes):
             return 0.0
         parts = self.prices.mesh.size
         size = max(0.0, largest(layout) - math.prod(self.operation.shape) / parts) * self.operation.dtype.itemsize

@@ -18,7 +18,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.softmax import Softmax
 from tileir.semtree.lower.attention.tiles import Matrix, Panel, copies, operand, tile
 from tileir.semtree.lower.block import BlockLowering
-from tileir.stripe.attention import STAGES, AttentionParameters, of_width
+from tileir.stripe.attention import STAGES, AttentionParameters, instruction_of_width
 
 _WIDE: Final = sem.Type(DType.F32)
 _PAIR: Final = sem.Type(DType.F32, 2)
@@ -178,7 +178,7 @@ class BackwardBuilder(Softmax):
         left = sem.MatrixOperand(sem.Subscript(self.names[word], self._number(0), kind), (0, 0), held=self.scores)
         return tuple(
             sem.MatrixMultiply(
-                of_width(self.fragment, panel.width).name,
+                instruction_of_width(self.fragment, panel.width).name,
                 (self.plan.tall, panel.width, self.plan.keys),
                 sem.Subscript(name, self._number(0), _WIDE),
                 left,

@@ -18,7 +18,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.softmax import Softmax
 from tileir.semtree.lower.attention.tiles import box, operand
-from tileir.stripe.attention import QUAD, STAGES, of_width
+from tileir.stripe.attention import QUAD, STAGES, instruction_of_width
 
 _WIDE: Final = sem.Type(DType.F32)
 _SUMMED: Final = 8
@@ -169,7 +169,7 @@ class WarpGroups(Softmax):
             declared,
             *(
                 sem.MatrixMultiply(
-                    of_width(self.fragment, panel.width).name,
+                    instruction_of_width(self.fragment, panel.width).name,
                     (self.plan.tall, panel.width, self.plan.keys),
                     sem.Subscript(name, self._number(0), _WIDE),
                     weights,
