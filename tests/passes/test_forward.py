@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 import tileir
 from strategies.effort import examples
 from strategies.families import Written, written
+from strategies.golden_kernels import compiled
 from strategies.passes import assert_same_meaning
 from strategies.pictures import MODES
 from tileir import ops
@@ -19,6 +20,7 @@ from tileir.core.dtype import DType
 from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.base import run, with_kernels
 from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.fusion.inline import Inline
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.passes.rewrites.forward import Forward
 from tileir.stripe.interpret.interpreter import interpret
@@ -143,6 +145,39 @@ def test_marked_copies_are_not_fused() -> None:
     marked = run((UnrollWindow(), Forward(mark=True), Fuse()), blurred("edge", 1, 8, 8))
     assert sum("copies" in kernel.tags for kernel in marked.main.blocks) == len(marked.main.blocks) - 1
     (_,) = run((Forward(), DeadCode()), marked).main.blocks
+
+
+NORMALISED_ROWS = """
+function (X[N, H, W, C], F[C, R, S]) -> (O) {
+    T[n, g, k, y, x : N, C, 1, H, W] = +(X[n, y + r - 1, x + s - 1, g] * F[g + k, r, s]), k < 1;
+    U = as_f16(reshape(T, N, C, H, W));
+    P[n, y, x, c : N, H, W, C] = =(U[n, c, y, x]);
+    D = as_f32(P);
+    M[n, y, x, 0 : N, H, W, 1] = +(D[n, y, x, c]);
+    E = D - M / 32.0;
+    V[n, y, x, 0 : N, H, W, 1] = +(E[n, y, x, c] * E[n, y, x, c]);
+    O = (D - M / 32.0) * rsqrt(V + 1.0);
+}
+"""
+"""Normalised rows of a permuted window; the cast is inlined into the sum, which needs the permuted tensor."""
+NORMALISED_TYPES = {"X": TensorType(DType.F32, (2, 6, 7, 32)), "F": TensorType(DType.F32, (32, 3, 3))}
+
+
+def test_copies_that_inlined_readers_need_lose_their_mark() -> None:
+    program = lower(infer(tileir.parse(NORMALISED_ROWS), NORMALISED_TYPES))
+    (copy,) = (kernel for kernel in run((Forward(mark=True),), program).main.blocks if "copies" in kernel.tags)
+    inlined = run((Forward(mark=True), Inline(), DeadCode()), program)
+    assert [kernel.name for kernel in inlined.main.blocks if "copies" in kernel.tags] == [copy.name]
+    after = run((Forward(mark=True),), inlined)
+    assert not any("copies" in kernel.tags for kernel in after.main.blocks)
+    assert len(run((Fuse(),), after).main.blocks) < len(run((Fuse(),), inlined).main.blocks)
+    assert_same_meaning(program, run((Fuse(), Forward(), DeadCode()), after))
+
+
+def test_windows_write_the_permuted_tensor_of_normalised_rows() -> None:
+    window, rows = compiled(NORMALISED_ROWS, NORMALISED_TYPES, "nvidia-hopper").kernels
+    assert {each.name for each in window.params} == {"X", "F", "P"}
+    assert {each.name for each in rows.params} == {"P", "O"}
 
 
 @given(case=written("pictures"), most_runs=st.sampled_from((1, 2, 8)), windows=st.booleans())

@@ -35,7 +35,7 @@ class Forward:
 
     Attributes:
         mark: Whether to only tag the copies with ``copies``, which excludes them from fusion because a later pass
-            bypasses them.
+            bypasses them. Other kernels lose the tag: a reader that was inlined meanwhile may keep its copy.
         most_runs: Maximum number of runs of constant stride along an axis that a reader sees.
         most_apart: Maximum number of views through which a kernel may read neighbours of a tensor that are not
             neighbours in the source: gathering more vectors costs as much as the copy.
@@ -50,6 +50,8 @@ class Forward:
         """Return the program with copies bypassed; those without remaining readers are removed."""
         scan = _Scan(self, program)
         through = scan.read_through()
+        if self.mark:
+            return _marked(program, through)
         if not through:
             return program
         from tileir.passes.rewrites.redirected_loads import reading_through  # few programs copy
@@ -57,9 +59,7 @@ class Forward:
         statements: list[Statement] = []
         for statement in program.main.statements:
             copies = isinstance(statement, Block) and not through.keys().isdisjoint(views_written(statement))
-            if copies and self.mark and isinstance(statement, Block):
-                statements.append(attrs.evolve(statement, tags=statement.tags.add("copies")))
-            elif self.mark or not isinstance(statement, Block):
+            if not isinstance(statement, Block):
                 statements.append(statement)
             elif not copies:
                 statements.append(reading_through(statement, through, program.main, self.most_runs))
@@ -147,6 +147,18 @@ class _Scan:
             and axes_seen(r, found[name], kernel.ranges, self.options.most_runs) is not None
             for r in views
         )
+
+
+def _marked(program: Program, through: Mapping[str, Pieces]) -> Program:
+    """Return the program with the tag ``copies`` on the kernels that write bypassed tensors, and on no others."""
+    statements: list[Statement] = []
+    for statement in program.main.statements:
+        if isinstance(statement, Block):
+            copies = not through.keys().isdisjoint(views_written(statement))
+            tags = statement.tags.add("copies") if copies else statement.tags.remove("copies")
+            statement = statement if tags is statement.tags else attrs.evolve(statement, tags=tags)
+        statements.append(statement)
+    return with_kernels(program, tuple(statements))
 
 
 def _stays_near(made: Pieces) -> bool:
