@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 import pytest
@@ -73,6 +75,25 @@ TEXTS = {
     "rows that data choose beside others": """function (I[M], W[V, N], X[M, N]) -> (O, E) {
         Y = gather(W, I) + X; P[m, 0 : M, 1] = >(Y[m, n]); E = Y - P; S[m, 0 : M, 1] = +(E[m, n]); O = E - S * X;
     }""",
+    "rows whose numbers are computed": """function (I[M], W[V, N]) -> (O) {
+        J = mod(I * I + 3, 5); Y = gather(W, J); P[m, 0 : M, 1] = >(Y[m, n]); E = (Y - P) * Y;
+        S[m, 0 : M, 1] = +(E[m, n]); O = E - S;
+    }""",
+    "rows whose numbers are put out": """function (I[M], W[V, N], X[M, N]) -> (O, J) {
+        J = mod(I * I + 3, 5); Y = gather(W, J) + X; P[m, 0 : M, 1] = >(Y[m, n]); O = Y - P;
+    }""",
+    "rows whose numbers their own elements give": """function (X[M, N], W[V, N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); J = mod(P * P, 5); Y = gather(W, reshape(J, M)); S[m, 0 : M, 1] = +(Y[m, n]);
+        O = Y - S + X;
+    }""",
+    "elements that data choose": """function (I[M, N], W[V, N]) -> (O) {
+        Y = gather(reshape(W, V * N), mod(I * I, V * N)); P[m, 0 : M, 1] = >(Y[m, n]); E = (Y - P) * Y;
+        S[m, 0 : M, 1] = +(E[m, n]); O = E - S;
+    }""",
+    "elements of a row that data choose": """function (X[M, N], C[N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = X - P; T[n, m : N, M] = =(E[m, n]); Y = gather(T, mod(C * C, N));
+        S[0, m : 1, M] = +(Y[n, m]); O = Y * S;
+    }""",
     "results in two halves": """function (X[M, N]) -> (O) {
         P[m, 0 : M, 1] = >(X[m, n]); E = X * P; D = X - P;
         L[m, 2 * n : M, 2 * N] = =(E[m, n]); R[m, 2 * n + 1 : M, 2 * N] = =(D[m, n]); O = L + R;
@@ -111,7 +132,8 @@ def test_rows_of_all_lengths(
     together: int,
 ) -> None:
     types = {"X": TensorType(DType.I32, sizes), "G": TensorType(DType.I32, sizes[1:])}
-    types |= {"I": TensorType(DType.I32, sizes[:1]), "W": TensorType(DType.I32, (5, sizes[1]))}
+    types |= {"C": TensorType(DType.I32, sizes[1:]), "W": TensorType(DType.I32, (5, sizes[1]))}
+    types["I"] = types["X"] if "I[M, N]" in TEXTS[name] else TensorType(DType.I32, sizes[:1])
     tile = parse(TEXTS[name])
     program = lower_to_stripe(infer(tile, {p.name: types[p.name] for p in tile.inputs}))
     options = GroupRows(
@@ -168,6 +190,29 @@ def test_rows_that_data_choose_are_shared_by_threads() -> None:
     types = {"I": TensorType(DType.I64, (512,)), "W": TensorType(DType.F32, (5000, 768))}
     (kernel,) = lower(run(gpu(ROWS_TARGET), lower_to_stripe(infer(tile, types))), ROWS_TARGET).kernels
     assert (kernel.grid, kernel.group) == ((512,), (256,))
+
+
+@pytest.mark.parametrize("numbers", ["I + 1", "broadcast"])
+def test_numbers_of_rows_are_computed_by_the_threads_that_share_them(numbers: str) -> None:
+    """Numbers of positions are one row for all sentences of a batch."""
+    sentences = "K[a, b : A, B] = =(J[b]);" if numbers == "broadcast" else "K = I + 1;"
+    tile = parse(f"""function (I[A, B], J[B], W[V, N], Z[U, N]) -> (O) {{
+        {sentences} Y = gather(W, I) + gather(Z, K); S[a, b, 0 : A, B, 1] = +(Y[a, b, n]); E = Y - S;
+        Q[a, b, 0 : A, B, 1] = +(E[a, b, n] * E[a, b, n]); O = E * Q;
+    }}""")
+    types = {"I": TensorType(DType.I64, (8, 64)), "J": TensorType(DType.I64, (64,))}
+    types |= {"W": TensorType(DType.F32, (5000, 768)), "Z": TensorType(DType.F32, (512, 768))}
+    (kernel,) = lower(run(gpu(ROWS_TARGET), lower_to_stripe(infer(tile, types))), ROWS_TARGET).kernels
+    assert (math.prod(kernel.grid), kernel.group) == (512, (256,))
+
+
+def test_threads_share_rows_whose_elements_data_choose() -> None:
+    tile = parse("""function (X[L], I[M, N]) -> (O) {
+        Y = gather(X, I); S[m, 0 : M, 1] = +(Y[m, n]); E = Y - S; Q[m, 0 : M, 1] = +(E[m, n] * E[m, n]); O = E * Q;
+    }""")
+    types = {"X": TensorType(DType.F32, (6144,)), "I": TensorType(DType.I64, (8, 768))}
+    (kernel,) = lower(run(gpu(ROWS_TARGET), lower_to_stripe(infer(tile, types))), ROWS_TARGET).kernels
+    assert (kernel.grid, kernel.group) == ((8,), (256,))
 
 
 def test_short_rows_share_a_group() -> None:

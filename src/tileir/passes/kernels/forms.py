@@ -52,19 +52,25 @@ def against_varying_places(nest: Nest, *, gathers: bool = False) -> Refused | No
     """Return a refusal with the view whose data-dependent element may vary between points; None if there is none.
 
     All points may use a place given by a scalar of the caller, such as the step number of a loop; with ``gathers``, the
-    place of a read may vary along the outer indices. If the memory of the view is also accessed elsewhere, nothing is
-    known about whether the elements coincide.
+    place of a read may vary along the outer indices, and along loops in memory that the kernel does not write. If the
+    memory of the view is also accessed elsewhere, nothing is known about whether the elements coincide.
     """
     chosen = {segment.use(name).root for segment in nest.segments for name in sch.indirect_names(segment)}
+    written = {use.root for use in sch.written_uses(nest)}
+    looped = nest.local & {use.root for s in nest.segments if s.loops for use in s.uses if use.direction.writes}
     for segment in nest.segments:
         names = sch.indirect_names(segment)
         found = [use.name for use in segment.uses if use.root in chosen and use.name not in names]
         for index in (*nest.indices, *segment.loops) if names else ():
-            moved = {use.name for use in segment.uses if use.root in nest.local or use.stride(index.name)}
+            local = nest.local if index in nest.indices else looped  # one value for all points of a loop
+            moved = {use.name for use in segment.uses if use.root in local or use.stride(index.name)}
             varying = sch.varying_scalars(segment.statements, moved, index.name)
-            kinds = stripe.Store if gathers and index in nest.indices else stripe.Load | stripe.Store
-            placed = (s for s in segment.statements if isinstance(s, kinds) and s.index in varying)
-            found += [s.source if isinstance(s, stripe.Load) else s.into for s in placed]
+            placed = [s for s in segment.statements if isinstance(s, stripe.Load | stripe.Store) and s.index in varying]
+            found += [s.into for s in placed if isinstance(s, stripe.Store)]
+            read = [s.source for s in placed if isinstance(s, stripe.Load)]
+            if gathers:
+                read = [] if index in nest.indices else [name for name in read if segment.use(name).root in written]
+            found += read
         if found:
             return refused("TR202", view=min(found))
     return None
