@@ -168,6 +168,6 @@ def test_threads_of_bordered_convolutions_have_rows_along_the_batch_and_weights_
     (kernel,) = tileir.compile(text, types, device="cuda.sm_90a").sem.kernels
     shown = to_text(kernel)
     assert math.prod(kernel.group) >= 64
-    assert "private f32 R_acc_tile[64]" in shown
+    assert "private f32 R_acc[64]" in shown
     assert re.search(r"async A_stage\[.*\] = A\[min\(", shown)
     assert not re.search(r"async B_stage\[.*\] = B\[min\(", shown)
