@@ -86,6 +86,14 @@ def test_exchanges_that_are_said_to_pass_beside_work_do(case: Stencils) -> None:
     assert all(told <= each for each in halos)
 
 
+def test_a_part_of_two_elements_of_which_one_reads_a_halo() -> None:
+    text = "function (U[N]) -> (S, T) { S[i : 23] = +(U[i + k]), k < 2; T[i : 12] = +(U[2 * i + k]), k < 3; }"
+    function = infer(parse(text), {"U": TensorType(DType.I32, (23,))})
+    cuts = {"S": Sharding(("x",)), "T": Sharding(("y",))}
+    program = partition(function, Mesh({"x": 2, "y": 3}), {"U": Sharding(("x",))}, cuts)
+    assert all(any(isinstance(step, HaloFunction) for step in halo_steps(program, rank)) for rank in range(6))
+
+
 def test_corners_of_parts_that_are_cut_along_two_axes() -> None:
     text = "function (U[N, M]) -> (V) { V[i, j : N, M] = +(U[i + k - 1, j + l - 1]), k < 3, l < 3; }"
     function = infer(parse(text), {"U": TensorType(DType.I32, (24, 28))})

@@ -8,6 +8,7 @@ of the result, are recomputed from windows of the slabs' thickness, and replace 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import TypeAlias
 
 from tileir.core import HardwareModel, attrs, grouped, schema
@@ -344,11 +345,13 @@ class _Split:
 
 
 def _grown(box: Box, may_be: Callable[[Box], bool]) -> Box | None:
-    """Return a maximal box, within another one, that satisfies a predicate; None if its middle does not."""
+    """Return a maximal box, within another one, that satisfies a predicate; None if no element in its middle does."""
     if not elements(box) or may_be(box):
         return box if elements(box) else None
-    found = [((low + high) // 2, (low + high) // 2 + 1) for low, high in box]
-    if not may_be(tuple(found)):
+    middles = product(*(dict.fromkeys(((low + high) // 2, (low + high - 1) // 2)) for low, high in box))
+    boxes = ([(place, place + 1) for place in middle] for middle in middles)
+    found = next((each for each in boxes if may_be(tuple(each))), None)
+    if found is None:
         return None
     for axis, (low, high) in enumerate(box):
         for side, end in ((0, low), (1, high)):
