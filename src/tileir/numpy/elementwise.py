@@ -189,6 +189,43 @@ def nextafter(x: Operand, y: Operand) -> Tensor:
     return ops.where(ops.equal(start, end), end, ops.where(ops.isnan(start) | ops.isnan(end), start + end, away))
 
 
+@named("bitwise_count")
+def bitwise_count(x: Tensor) -> Tensor:
+    """Return the number of ones among the bits of the magnitude of an integer, as u8."""
+    kind = known_dtype(x)
+    if kind is None or kind.is_float:
+        raise mistaken("bitwise_count needs integers whose dtype is known; declare those of inputs")
+    found = cast_to(x, DType.U8) if kind.is_bool else ops.bit_cast(ops.abs(x), f"u{kind.bits}")
+    bits = 8 if kind.is_bool else kind.bits
+    ones, twos, fours, each = (int(f"{byte:02x}" * (bits // 8), 16) for byte in (0x55, 0x33, 0x0F, 1))
+    found = found - ((found >> 1) & ones)
+    found = (found & twos) + ((found >> 2) & twos)
+    found = (found + (found >> 4)) & fours
+    return cast_to((found * each) >> (bits - 8), DType.U8)
+
+
+@named("ldexp")
+def ldexp(x: Operand, n: Operand) -> Tensor:
+    """Return x * 2^n, rounded once, also where 2^n is no float."""
+    start = wide(tensor_of(n, x) if isinstance(n, Tensor) else floating(x))
+    kind = known_dtype(start)
+    if kind is None:
+        raise mistaken("ldexp needs floats whose dtype is known; declare those of inputs")
+    digits, most = (52, 1022) if kind is DType.F64 else (23, 126)
+    power = cast_to(tensor_of(start, n), DType.I64 if kind is DType.F64 else DType.I32)
+    power = ops.clip(power, -3 * most, 3 * most)
+    third = ops.where(ops.abs(power) <= most, 0, ops.floor_divide(power, 3))
+    scale, rest = (ops.bit_cast((each + (most + 1)) << digits, kind) for each in (third, power - 2 * third))
+    return promoted(start * scale * scale * rest, floating(x) if isinstance(x, Tensor) else start)
+
+
+@named("angle")
+def angle(z: Tensor, deg: bool = False) -> Tensor:
+    """Return the angle of a real number: 0, or half a turn below 0, in radians or degrees."""
+    x = floating(z)
+    return ops.where(signbit(x), 180.0 if deg else math.pi, ops.where(ops.isnan(x), x, 0.0))
+
+
 @named("view", tensors=1)
 def view(x: Tensor, dtype: Any) -> Tensor:
     """Return the bits of elements as numbers of another dtype with as many bits."""
@@ -280,6 +317,7 @@ entered(
     {
         **{f"{name} {_ALSO.get(name, '')}": apply for name, apply in OPERATORS.items() if name not in _OTHER},
         **{word: _rounding(word) for word in ("ceil", "floor", "trunc")},
+        "fix": _rounding("trunc"),
         "absolute abs": lambda x: x if known_dtype(x) is DType.BOOL else call("abs", x),
         "fabs": lambda x: call("abs", floating(x)),
         "arccos acos": ops.acos,
@@ -301,6 +339,10 @@ entered(
         "isfinite": ops.isfinite,
         "isinf": ops.isinf,
         "isnan": ops.isnan,
+        "isneginf": lambda x: ops.equal(floating(x), float("-inf")),
+        "isposinf": lambda x: ops.equal(floating(x), float("inf")),
+        "isreal": lambda x: cast_to(ops.ones_like(x), DType.BOOL),
+        "imag": ops.zeros_like,
         "log": ops.log,
         "log10": ops.log10,
         "log1p": ops.log1p,
@@ -337,7 +379,9 @@ entered(
         "allclose": lambda *given, **options: ops.all(_close(*given, **options)),
         "array_equal": lambda a, b: ops.all(ops.equal(a, b)) if a.ndim == b.ndim else False,
         "array_equiv": lambda a, b: ops.all(ops.equal(a, b)),
-        "iscomplexobj iscomplex": lambda _: False,
+        "iscomplex": lambda x: cast_to(ops.zeros_like(x), DType.BOOL),
+        "iscomplexobj": lambda _: False,
+        "isrealobj": lambda _: True,
         "shape": lambda x: x.shape,
         "ndim": lambda x: x.ndim,
         "size": lambda x, axis=None: x.size if axis is None else x.shape[axis],
@@ -348,7 +392,8 @@ entered(
 REFUSED.update(
     {
         "frexp": "there is no operation for it; divide by exp2(floor(log2(abs(x))))",
-        "ldexp": "write x * numpy.exp2(n)",
+        "gcd": "write Euclid's algorithm with tileir.while_loop",
+        "lcm": "write Euclid's algorithm with tileir.while_loop",
         "nonzero": "the size of its result depends on values; use where(mask, x, 0) or count_nonzero",
         "argwhere": "the size of its result depends on values; use where(mask, x, 0)",
         "flatnonzero": "the size of its result depends on values; use where(mask, x, 0)",
@@ -361,6 +406,10 @@ REFUSED.update(
         "extract": "the size of its result depends on values; use where(mask, x, 0)",
         "bincount": "the size of its result depends on values; write zeros.at[i].add(1)",
         "put": "tensors never change; write x = x.at[key].set(y)",
+        "put_along_axis": "tensors never change; write x = x.at[key].set(y)",
+        "place": "tensors never change; write x = numpy.where(mask, y, x)",
+        "putmask": "tensors never change; write x = numpy.where(mask, y, x)",
+        "apply_along_axis": "map the function with tileir.vmap",
         "copyto": "tensors never change; write x = numpy.where(mask, y, x)",
         "fill_diagonal": "tensors never change; write numpy.where(numpy.eye(n), value, x)",
         "save": "it has no values; run the function and save its results",

@@ -257,3 +257,24 @@ class SelectedElements:
 
 def _is_mask(parts: Sequence[Part]) -> bool:
     return any(isinstance(part, Tensor) and (kind := known_dtype(part)) is not None and kind.is_bool for part in parts)
+
+
+@named("unravel_index", tensors=1)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Return the position along each axis of elements that are counted in row-major order."""
+    found, left = [], indices
+    for size in reversed([shape] if isinstance(shape, int | Dim) else list(shape)):
+        found.append(ops.remainder(left, size))
+        left = ops.floor_divide(left, size)
+    return tuple(reversed(found))
+
+
+@named("ravel_multi_index", tensors=1)
+def ravel_multi_index(multi_index: Sequence[Tensor], dims: Any) -> Tensor:
+    """Return the row-major numbers of elements at positions along each axis."""
+    first, *others = multi_index
+    if len(others) != len(dims) - 1:
+        raise mistaken(f"{len(others) + 1} positions do not fit {len(dims)} axes")
+    for place, size in zip(others, list(dims)[1:], strict=True):
+        first = first * size + place
+    return first

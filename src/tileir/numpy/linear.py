@@ -303,6 +303,8 @@ def _triangle(operation: Any) -> Any:
 entered(
     {
         "matmul linalg.matmul": product(ops.matmul),
+        "matvec": lambda x, y: ops.squeeze(product(ops.matmul)(x, ops.expand_dims(y, -1)), -1),
+        "vecmat": lambda x, y: ops.squeeze(product(ops.matmul)(ops.expand_dims(x, -2), y), -2),
         "linalg.multi_dot": lambda arrays: functools.reduce(ops.matmul, arrays),
         "kron": product(ops.kron),
         "tril": _triangle(ops.tril),

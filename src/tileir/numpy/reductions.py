@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -10,8 +11,9 @@ import numpy as np
 
 import tileir.ops as ops
 from tileir.core import DType
-from tileir.numpy.dispatch import element_type, entered, named
+from tileir.numpy.dispatch import element_type, entered, like_array, named
 from tileir.numpy.elementwise import known_dtype
+from tileir.numpy.indexing import indexed
 from tileir.ops.shared.foundation import axes_of, cast_to, floating, mistaken, promoted, wide
 from tileir.tile.building.tensors import Operand, Tensor, call
 
@@ -188,16 +190,17 @@ def median(a: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
 
 
 @named("quantile", tensors=1)
-def quantile(a: Tensor, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Tensor:
+def quantile(
+    a: Tensor, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False, skips_nan: bool = False
+) -> Tensor:
     """Return quantiles along some axes, by default of all elements."""
     if isinstance(q, Tensor):
         raise mistaken("quantiles are numbers that are known while the function is built")
     if np.ndim(q):
-        return ops.stack([quantile(a, each, axis, method=method, keepdims=keepdims) for each in q])
+        return ops.stack([quantile(a, p, axis, method=method, keepdims=keepdims, skips_nan=skips_nan) for p in q])
     gone = axes_of(a, axis)
-    found = ops.quantile(
-        floating(_on_one_axis(a, gone)), float(q), gone[0] if len(gone) == 1 else -1, interpolation=method
-    )
+    x, place = floating(_on_one_axis(a, gone)), gone[0] if len(gone) == 1 else -1
+    found = ops.quantile(x, float(q), place, interpolation=method, skips_nan=skips_nan)
     return ops.reshape(found, *(1 if place in gone else dim for place, dim in enumerate(a.dims))) if keepdims else found
 
 
@@ -214,6 +217,63 @@ def _on_one_axis(x: Tensor, axes: Sequence[int]) -> Tensor:
 def percentile(a: Tensor, q: Any, axis: Axis = None, **options: Any) -> Tensor:
     """Return percentiles along some axes, by default of all elements."""
     return quantile(a, q if isinstance(q, Tensor) else np.asarray(q) / 100, axis, **options)
+
+
+@named("unwrap")
+def unwrap(p: Tensor, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi) -> Tensor:
+    """Return angles plus multiples of a period, by which neighbours differ by at most half of it."""
+    is_whole, place = isinstance(period, int) and _is_exact(p), axes_of(p, axis)[0]
+    x, half = (p, period // 2) if is_whole else (floating(p), period / 2)
+    steps = ops.diff(x, 1, place)
+    short = ops.remainder(steps + half, period) - half
+    if not is_whole or period % 2 == 0:  # half a period in either direction
+        short = ops.where(ops.logical_and(ops.equal(short, -half), steps > 0), half, short)
+    is_jump = ops.abs(steps) >= (period / 2 if discont is None else discont)
+    shifts = ops.cumsum(ops.where(is_jump, short - steps, 0), place)
+    return x + ops.pad(shifts, [(int(axis == place), 0) for axis in range(x.rank)])
+
+
+@named("histogram", tensors=1)
+def histogram(
+    a: Tensor,
+    bins: Any = 10,
+    range: Any = None,  # noqa: A002  NumPy's name
+    density: bool | None = None,
+    weights: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the numbers of elements in intervals, of which the last one is closed, and the ends of these."""
+    x = ops.flatten(floating(a))
+    if isinstance(bins, str):
+        raise mistaken(f"the number of bins of {bins!r} depends on values; give their number or their ends")
+    if bins < 1 if isinstance(bins, int) else isinstance(bins, list) and bins != sorted(bins):
+        raise mistaken(f"bins are a positive number, or ends in ascending order, not {bins}")
+    if isinstance(bins, int):
+        low, high = range if range is not None else (ops.min(x, empty=0), ops.max(x, empty=1))
+        low, high = (call("as_like", each, x) for each in (low, high))
+        flat = ops.equal(low, high)
+        low, high = ops.where(flat, low - 0.5, low), ops.where(flat, high + 0.5, high)
+        steps = call("as_like", ops.arange(x, bins + 1), x)
+        edges = ops.where(ops.equal(steps, bins), high, low + steps * ((high - low) / bins))
+    else:
+        edges = call("as_like", like_array(x, bins), x)
+    count, first, last = edges.dims[0] - 1, indexed(edges, 0), indexed(edges, -1)
+    number = ops.where(ops.equal(x, last), count - 1, ops.searchsorted(edges, x, right=True) - 1)
+    inside = ops.logical_and(x >= first, x <= last)
+    each = 1 if weights is None else ops.flatten(like_array(x, weights))
+    zeros = ops.zeros_like(ops.arange(x, count))
+    zeros = zeros if weights is None else call("as_like", zeros, each)
+    found = ops.scatter(zeros, ops.where(inside, number, 0), ops.where(inside, each, 0))
+    return (found / (ops.diff(edges) * ops.sum(found)) if density else found), edges
+
+
+@named("lexsort", tensors=1)
+def lexsort(keys: Any, axis: int = -1) -> Tensor:
+    """Return the order of elements by several keys, of which the last one counts most."""
+    first, *others = ops.unstack(keys, int(keys.dims[0])) if isinstance(keys, Tensor) else keys
+    order = ops.argsort(first, axis)
+    for key in others:
+        order = ops.take_along_axis(order, ops.argsort(ops.take_along_axis(key, order, axis), axis), axis)
+    return order
 
 
 def _place(operation: Callable[..., Tensor]) -> Any:
@@ -299,6 +359,7 @@ entered(
         "nancumsum": _without_nan(_running(ops.cumsum), 0),
         "nancumprod": _without_nan(_running(ops.cumprod), 1),
         "nanmean": _where_numbers(mean),
+        "nanmedian": lambda a, axis=None, *, keepdims=False: quantile(a, 0.5, axis, keepdims=keepdims, skips_nan=True),
         "nanvar": _where_numbers(_moment(ops.var)),
         "nanstd": _where_numbers(_moment(ops.std)),
         "argmax": _place(ops.argmax),
@@ -312,4 +373,12 @@ entered(
         "sort": _sorted(ops.sort),
         "argsort": _sorted(ops.argsort),
     }
+)
+
+entered(
+    {
+        "nanquantile": functools.partial(quantile, skips_nan=True),
+        "nanpercentile": functools.partial(percentile, skips_nan=True),
+    },
+    tensors=1,
 )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import tileir.ops as ops
-from tileir.numpy.dispatch import entered, like_array, named
+from tileir.numpy.dispatch import REFUSED, entered, like_array, named
 from tileir.numpy.elementwise import divide, product
 from tileir.numpy.indexing import indexed
 from tileir.ops.shared.foundation import (
@@ -209,6 +209,28 @@ def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
     if axis is None:
         return ops.reshape(ops.roll(ravel(x), shift, 0), *x.dims)
     return ops.roll(x, shift, axis)
+
+
+def _centred(sign: int) -> Any:
+    def shifted(x: Tensor, axes: Any = None) -> Tensor:
+        """Return ``x`` with the first half of each axis moved behind the second one, or back."""
+        places = axes_of(x, axes)
+        return ops.roll(x, [sign * x.dims[place] // 2 for place in places], places)
+
+    return shifted
+
+
+@named("delete", tensors=1)
+def delete(arr: Tensor, obj: Any, axis: int | None = None) -> Tensor:
+    """Return the tensor without some positions of an axis, or of all elements in order."""
+    if isinstance(obj, Tensor):
+        raise mistaken("deleted positions are numbers that are known while the function is built")
+    x, place = (ops.flatten(arr), 0) if axis is None else (arr, axes_of(arr, axis)[0])
+    try:
+        kept = np.delete(np.arange(int(x.dims[place])), obj)
+    except (IndexError, ValueError) as error:
+        raise mistaken(f"delete: {error}") from None
+    return ops.take(x, constant_of(x.recorder, kept.astype(np.int32)), place)
 
 
 @named("pad", tensors=1)
@@ -409,6 +431,8 @@ def block(arrays: Any) -> Tensor:
 entered(
     {
         "swapaxes": ops.swapaxes,
+        "fft.fftshift": _centred(1),
+        "fft.ifftshift": _centred(-1),
         "fliplr": lambda x: ops.flip(x, 1),
         "flipud": lambda x: ops.flip(x, 0),
         "rot90": lambda x, k=1, axes=(0, 1): ops.rot90(x, k, axes),
@@ -428,5 +452,12 @@ entered(
         "ediff1d": lambda x: ops.diff(ravel(x)),
         "argpartition": lambda x, _, axis=-1: ops.argsort(x, axis),
         "partition": lambda x, _, axis=-1: ops.sort(x, axis),
+    }
+)
+
+REFUSED.update(
+    {
+        f"fft.{name}": "tensors have no complex numbers; multiply by matrices of cosines and sines"
+        for name in (each for each in np.fft.__all__ if each.endswith(("fft", "fft2", "fftn")))
     }
 )

@@ -9,7 +9,10 @@ The compiler decides how to sort a row.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tileir.ops.arithmetic.comparisons import isfinite
+from tileir.ops.arithmetic.reductions import count_nonzero
 from tileir.ops.arrays.indexing import take, take_along_axis
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -18,6 +21,7 @@ from tileir.ops.shared.foundation import (
     Tensor,
     aggregate,
     axis_of,
+    call,
     cast_to,
     chosen,
     dim_like,
@@ -121,11 +125,12 @@ def quantile(
     *,
     interpolation: str = "linear",
     keepdims: bool = False,
+    skips_nan: bool = False,
 ) -> Tensor:
     """Return the quantile ``q`` along ``axis``: the sorted elements at ``p = q * (n - 1)``; integers give floats.
 
     Between two elements it is ``"linear"`` in p, ``"lower"``, ``"higher"``, ``"nearest"`` (the even one of two) or
-    ``"midpoint"``. It is NaN if an element is.
+    ``"midpoint"``. It is NaN if an element is; with ``skips_nan``, only if all are, and n counts the others.
 
     Raises:
         TileError: As for :func:`sort`; TIL217, ``q`` is not in [0, 1], or there is no such interpolation.
@@ -138,24 +143,30 @@ def quantile(
         raise mistaken(f"a quantile is from 0 to 1, not {q}")
     dims = dims_of(x)
     floats = wide(sort(x, place))
-    # All of this is known when compiling, in double precision.
-    position = tensor_of(x, float(q)) * real(dims[place] - 1)
+    if skips_nan:  # these are last
+        end: Any = tf.max(count_nonzero(floats == floats, place, keepdims=True) - 1, 0)
+        position = cast_to(end, "f64") * float(q)
+    else:  # all of this is known when compiling, in double precision
+        end = dims[place] - 1
+        position = tensor_of(x, float(q)) * real(end)
     low, high = tf.floor(position), tf.ceil(position)
     if interpolation == "nearest":
         half = tf.floor(position + 0.5)
         low = tf.where(half == position + 0.5, half - tf.mod(half, 2), half)
-    below, above, last = (take(floats, cast_to(number, "i32"), place) for number in (low, high, dims[place] - 1))
+    part = call("as_like", position - low, floats) if skips_nan else position - low
+    choose = take_along_axis if skips_nan else take
+    below, above, last = (choose(floats, cast_to(number, "i32"), place) for number in (low, high, end))
     match interpolation:
         case "linear":
-            result = _between(below, above, position - low)
+            result = _between(below, above, part)
         case "midpoint":
-            result = _between(below, above, tf.where(low == high, 0.0, 0.5))
+            result = _between(below, above, tf.where(part == 0, 0.0, 0.5))
         case "higher":
             result = above
         case _:
             result = below
     result = narrowed(tf.where(last != last, last, result), x)
-    return tf.reshape(result, *dims[:place], 1, *dims[place + 1 :]) if keepdims else result
+    return tf.reshape(result, *dims[:place], *[1] * keepdims, *dims[place + 1 :]) if keepdims or skips_nan else result
 
 
 def _between(below: Tensor, above: Tensor, part: Tensor) -> Tensor:
