@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fuzz.semtree.kernel_case import kernel
 from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
@@ -11,7 +12,6 @@ from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir_emit.repeated import with_parts_named
 from tileir_testing.generated.choices import Seeded
-from tileir_testing.generated.kernel_case import kernel
 
 KERNEL = "kernel k(inout f32 A[64] align(4) noalias, in f32 B[64] align(4) noalias) grid(4) index(i64) {{\n{}\n}}"
 

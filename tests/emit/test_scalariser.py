@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
+from fuzz.semtree.kernel_case import kernel
 from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
@@ -17,7 +18,6 @@ from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.threads import one_thread
 from tileir_emit.scalariser import scalarised
 from tileir_testing.generated.choices import Seeded
-from tileir_testing.generated.kernel_case import kernel
 from tileir_testing.semtree_kernels import PLAIN
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fuzz.semtree.kernel_case import kernel
 from tileir.core.dtype import DType
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.text.printer import to_text
 from tileir_emit.storage import stored_as_bits
 from tileir_testing.generated.choices import Seeded
-from tileir_testing.generated.kernel_case import kernel
 
 STORED = tuple(dtype for dtype in DType if dtype.is_storage)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from fuzz.semtree.kernel_case import KernelCase, numbered
+from fuzz.semtree.kernel_values import content
 from strategies.exhaustive import (
     constants_only,
     every_half,
@@ -17,8 +19,6 @@ from tileir.core.dtype import DType
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.simplify.simplifier import simplify
 from tileir.semtree.text.printer import to_text
-from tileir_testing.generated.kernel_case import KernelCase, numbered
-from tileir_testing.generated.kernel_values import content
 from tileir_testing.semtree_kernels import GROUPS, PLAIN, SCRATCH
 from tileir_testing.subject import Subject
 

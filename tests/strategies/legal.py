@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
+from fuzz.semtree.kernel_values import allowed_ops
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.check.verifier import verify
@@ -24,7 +25,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.rewrite import mentions, statements, walk
-from tileir_testing.generated.kernel_values import allowed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Collection

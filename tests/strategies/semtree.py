@@ -1,4 +1,4 @@
-"""Hypothesis strategies of the kernels that :mod:`tileir_testing.generated.kernel_case` makes."""
+"""Hypothesis strategies of the kernels that :mod:`fuzz.semtree.kernel_case` makes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from fuzz.semtree.kernel_case import KernelCase, function, kernel
 from strategies.tile import Drawn
 from tileir.core.dtype import DType
-from tileir_testing.generated.kernel_case import KernelCase, function, kernel
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

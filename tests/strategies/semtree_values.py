@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from hypothesis import strategies as st
 
+from fuzz.semtree.kernel_values import aligned_copy, allowed_ops, content, same_content
 from tileir.core.dtype import DType
 from tileir.semtree.ir import Const
-from tileir_testing.generated.kernel_values import aligned_copy, allowed_ops, content, same_content
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import Type

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fuzz.semtree.kernel_case import numbered
 from tileir.semtree.ir import DeclareArray, Region
 from tileir.semtree.rewrite import statements
-from tileir_testing.generated.kernel_case import numbered
 
 
 @pytest.mark.sampled(0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from fuzz.semtree.kernel_case import numbered
 from strategies.access_bounds import faults
 from strategies.golden_kernels import TARGETS, compiled, operations, workloads
 from tileir.driver.compiler import compile_stages
@@ -14,7 +15,6 @@ from tileir.semtree.ir import ParamAccess
 from tileir.semtree.launches import launches
 from tileir.semtree.text.parser import parse_kernel
 from tileir_testing.generated.case import program as generated
-from tileir_testing.generated.kernel_case import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,12 +9,12 @@ import numpy as np
 
 from fuzz.area import Area, Array, Case, is_there
 from fuzz.devices import RARELY, turn_of
+from fuzz.semtree.kernel_case import KernelCase, kernel
+from fuzz.semtree.kernel_values import aligned_copy
 from tileir.core.dtype import DType
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir_testing.generated.choices import Choices
-from tileir_testing.generated.kernel_case import KernelCase, kernel
-from tileir_testing.generated.kernel_values import aligned_copy
 from tileir_testing.subject import Subject
 
 

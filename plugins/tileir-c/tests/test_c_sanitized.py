@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from c_sanitized import built, run, source_of
+from fuzz.semtree.kernel_case import function, numbered
 from tileir.semtree.text.parser import parse_kernel
 from tileir_testing.generated.choices import Seeded
-from tileir_testing.generated.kernel_case import function, numbered
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tileir_testing.generated.kernel_case import KernelCase
+    from fuzz.semtree.kernel_case import KernelCase
 
 BATCH = 20
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tileir_cpp
+from fuzz.semtree.kernel_case import numbered
 from tileir.runtime.interface import Options
 from tileir.semtree.text.parser import parse_kernel
 from tileir_c.executor import CExecutor
 from tileir_c.toolchain import find_toolchain
 from tileir_cpp.compiler import CppCompiler
 from tileir_cpp.emitter import emit
-from tileir_testing.generated.kernel_case import numbered
 
 if TYPE_CHECKING:
-    from tileir_testing.generated.kernel_case import KernelCase
+    from fuzz.semtree.kernel_case import KernelCase
 
 
 def compiler() -> CppCompiler:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
+from fuzz.semtree.kernel_case import kernel
+from fuzz.semtree.kernel_values import allowed_ops
 from strategies import exhaustive
 from strategies.strict import run_strictly
 from tileir.core.dtype import DType
@@ -35,8 +37,6 @@ from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.semtree.transform.expansions import EXPANDED, expand_kernel
 from tileir_testing.generated.choices import Seeded
-from tileir_testing.generated.kernel_case import kernel
-from tileir_testing.generated.kernel_values import allowed_ops
 
 if TYPE_CHECKING:
     from strategies.exhaustive import Known

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from fuzz.semtree.kernel_expressions import ROOM, Expressions
+from fuzz.semtree.kernel_values import APPROXIMATE, aligned_copy, content
 from tileir.core import DType, Op, attrs
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.interpret.memory import ALL_CHECKS
@@ -42,8 +44,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.text.printer import to_text
 from tileir_testing.generated.choices import Choices, Seeded
-from tileir_testing.generated.kernel_expressions import ROOM, Expressions
-from tileir_testing.generated.kernel_values import APPROXIMATE, aligned_copy, content
 from tileir_testing.values import check_close
 
 LANES: Final = (1, 1, 2, 4, 8, 16)

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from fuzz.semtree.kernel_values import COMPARISONS, EXACT_OPS, constants, nonzero_constants
 from tileir.core import DType, Op
 from tileir.semtree.ir import (
     Apply,
@@ -28,7 +29,6 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir_testing.generated.choices import Choices
-from tileir_testing.generated.kernel_values import COMPARISONS, EXACT_OPS, constants, nonzero_constants
 
 ROOM: Final = 32
 """Elements of each array that one thread owns: a power of two, at least the most lanes."""
