@@ -14,9 +14,10 @@ import numpy as np
 from tileir import FunctionBuilder, compile as compile_for_device, evaluate
 from tileir.core import Target, TileError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.protocols import wrong_offer
 from tileir.core.targets.target_file import load, target_called
 from tileir.driver.distribution.engines import engine_called
-from tileir.driver.frontends import wrong_frontend
+from tileir.driver.frontends import Frontend
 from tileir.driver.languages import wrong_language
 from tileir.driver.listings import wrong_listing
 from tileir.driver.targets import TargetChoice
@@ -205,5 +206,5 @@ def check_installed(kind: Kind, name: str, ranks: int = 2) -> None:
             fault = wrong_language(name)(offer)
             assert fault is None, f"the language {fault}"
         case Kind.FRONTEND:
-            fault = wrong_frontend(name)(offer)
+            fault = wrong_offer(Frontend, name)(offer)
             assert fault is None, f"the front end {fault}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from tileir import BackendError, DType, distribute, evaluate, partition
 from tileir.core import Aggregation
-from tileir.driver.distribution.engines import wrong_engine
+from tileir.core.protocols import wrong_offer
 from tileir.runtime.transports import DisagreementError, Engine, Transport, agree
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -48,7 +48,7 @@ def check_transport(engine: Engine, size: int = 2) -> None:
         engine: The object of the entry point.
         size: The number of ranks; an engine of processes must have been started with it.
     """
-    fault = wrong_engine(getattr(engine, "name", ""))(engine)
+    fault = wrong_offer(Engine, getattr(engine, "name", ""))(engine)
     assert fault is None, f"the transport {fault}"
     _identities(engine, size)
     groups = [range(size), range(size)[::-1], range(0, size, 2), range(1, size, 2)]

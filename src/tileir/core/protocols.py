@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 _ALIKE: Final = 0.8
 """Least similarity of two names, by :mod:`difflib`, for one to be the other misspelt."""
@@ -17,6 +17,17 @@ def members(protocol: type) -> tuple[str, ...]:
     kinds = (kind for kind in protocol.__mro__ if getattr(kind, "_is_protocol", False))
     found = dict.fromkeys(name for kind in kinds for name in (*vars(kind), *inspect.get_annotations(kind)))
     return tuple(name for name in found if not name.startswith("_"))
+
+
+def wrong_offer(protocol: type, name: str) -> Callable[[object], str | None]:
+    """Return a check of objects that implement a protocol under a name: it returns the reason against one, or None."""
+
+    def wrong(offer: Any) -> str | None:
+        if missing := [member for member in members(protocol) if not hasattr(offer, member)]:
+            return f"is a {type(offer).__name__} without {' and '.join(missing)}"
+        return None if offer.name == name else f"calls itself {offer.name!r:.64}"
+
+    return wrong
 
 
 def mistakes(value: object, required: type, optional: Sequence[type]) -> Iterator[str]:

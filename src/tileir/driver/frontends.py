@@ -6,14 +6,14 @@ An entry point of the group ``tileir.frontends`` serves the files with its name 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from tileir.core import BackendError
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.protocols import members
+from tileir.core.protocols import wrong_offer
 from tileir.driver.function_cache import KnownFunction
 from tileir.tile.ir import Function
 
@@ -57,18 +57,6 @@ def frontend_called(name: str) -> Frontend:
     Raises:
         BackendError: TIL811 or TIL812, it cannot be loaded.
     """
-    found: Any = EXTENSIONS.get(Kind.FRONTEND, name, wrong_frontend(name))
+    found: Any = EXTENSIONS.get(Kind.FRONTEND, name, wrong_offer(Frontend, name))
     frontend: Frontend = found
     return frontend
-
-
-def wrong_frontend(name: str) -> Callable[[object], str | None]:
-    """Return a check whether an offer can serve as a front end: it returns the reason against it, or None."""
-
-    def wrong(offer: Any) -> str | None:
-        missing = [member for member in members(Frontend) if not hasattr(offer, member)]
-        if missing:
-            return f"is a {type(offer).__name__} without {' and '.join(missing)}"
-        return None if offer.name == name else f"calls itself {offer.name!r:.64}"
-
-    return wrong

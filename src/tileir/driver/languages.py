@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tileir.core import ArgumentError, BackendError, nearest
 from tileir.core.companions import PACKAGES, not_installed
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.protocols import members
+from tileir.core.protocols import wrong_offer
 
 
 class Language(Protocol):
@@ -77,11 +77,8 @@ def wrong_language(name: str) -> Callable[[object], str | None]:
     """Return a check whether an offer can serve as a language: it returns the reason against it, or None."""
 
     def wrong(offer: Any) -> str | None:
-        missing = [member for member in members(Language) if not hasattr(offer, member)]
-        if missing:
-            return f"is a {type(offer).__name__} without {' and '.join(missing)}"
-        if offer.name != name:
-            return f"calls itself {offer.name!r:.64}"
+        if reason := wrong_offer(Language, name)(offer):
+            return reason
         kinds = offer.kinds
         fits = isinstance(kinds, tuple) and kinds and all(isinstance(kind, type) for kind in kinds)
         return None if fits else "has kinds that are no tuple of classes"

@@ -13,6 +13,7 @@ import tileir.ops as ops
 from tileir.core import DType, attrs, methods_at_the_call, nearest, with_short_traceback
 from tileir.numpy.dispatch import named
 from tileir.numpy.elementwise import known_dtype
+from tileir.ops.arrays.slicing import filled
 from tileir.ops.shared.foundation import mistake, mistaken
 from tileir.tile.building.indices import Dim, is_natural, value_for_arrays
 from tileir.tile.building.recording import INSIDE
@@ -169,15 +170,11 @@ def _is_mask_array(part: object) -> bool:
 def _complete(x: Tensor, parts: Sequence[Part]) -> list[Part]:
     """Return a part for each axis, and those for new axes."""
     given = sum(1 for part in parts if part is not None and part is not ...)
-    missing = x.rank - given
-    if missing < 0:
+    if given > x.rank:
         raise mistake("TIL209", f"this tensor has rank {x.rank}, but there are {given} indices")
-    dots = [place for place, part in enumerate(parts) if part is ...]
-    if len(dots) > 1:
+    if sum(part is ... for part in parts) > 1:
         raise mistaken("an index has one '...' at most")
-    place = dots[0] if dots else len(parts)
-    rest = [part for part in parts[place:] if part is not ...]
-    return [*parts[:place], *[builtins.slice(None)] * missing, *rest]
+    return filled(parts, x.rank - given)
 
 
 @named("at")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import DType, attrs, grouped, schema
+from tileir.core import DType, attrs, grouped, rewritten, schema
 from tileir.core.graphs.frozen import PLAIN, Vertex, frozen_graph
 from tileir.typed.ir import Elementwise, Function, Operation, Scan, ScanPart, ScanResult, TensorType, Value, operands
 
@@ -139,20 +139,21 @@ def with_bodies(function: Function, change: Callable[[Function], Function]) -> F
     }
     if all(new is old for old, new in bodies.items()):
         return function
-    operations = tuple(
-        attrs.evolve(operation, body=bodies[operation.body]) if isinstance(operation, Scan) else operation
-        for operation in function.operations
+    return with_operations(
+        function, lambda each: attrs.evolve(each, body=bodies[each.body]) if isinstance(each, Scan) else each
     )
-    return attrs.evolve(function, operations=operations)
+
+
+def with_operations(function: Function, change: Callable[[Operation], Operation]) -> Function:
+    """Return the function with ``change`` applied to each operation; itself if nothing changes."""
+    operations = rewritten(function.operations, lambda operation: (change(operation),))
+    return function if operations is function.operations else attrs.evolve(function, operations=operations)
 
 
 def without_idle_parts(function: Function) -> Function:
     """Remove carries, outputs and inputs of loops that do not affect the results in use; itself if there are none."""
     new = {name: scan for results in loops_of(function).values() for name, scan in _reduced(results).items()}
-    if not new:
-        return function
-    operations = tuple(new.get(operation.name, operation) for operation in function.operations)
-    return attrs.evolve(function, operations=operations)
+    return with_operations(function, lambda operation: new.get(operation.name, operation))
 
 
 def _reduced(results: tuple[Scan, ...]) -> dict[str, Scan]:

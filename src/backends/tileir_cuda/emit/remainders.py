@@ -32,11 +32,11 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from typing import Final
 
-from tileir.core import DType, NameScope, Op, rewritten, schema
+from tileir.core import DType, NameScope, Op
 from tileir.semtree.analysis.effects import assigned_variables, census
-from tileir.semtree.functions.draft import Draft, Term, fma, where
-from tileir.semtree.ir import Apply, Broadcast, Cast, Declare, Expr, KernelFunction, Stmt, Type, Var
-from tileir.semtree.rewrite import expressions, kernel_names, map_bodies, map_expr, statements, walk, with_body
+from tileir.semtree.functions.draft import Draft, Term, fma, where, with_drafts
+from tileir.semtree.ir import Apply, Broadcast, Cast, Declare, Expr, KernelFunction, Type, Var
+from tileir.semtree.rewrite import expressions, kernel_names, statements, walk, with_body
 from tileir_llvm.emit.spelling import REGISTER, constant
 
 _FEW_LANES: Final = 4
@@ -71,7 +71,8 @@ def by_reciprocals(kernel: KernelFunction, *, rounded: bool = True) -> KernelFun
     wide = _only_rounded(kernel) if rounded and DType.F32 in dtypes else frozenset()
     if not wide and dtypes.isdisjoint(_NARROW):
         return kernel
-    return with_body(kernel, _replaced(kernel.body, wide, NameScope.of(kernel_names(kernel))))
+    names = NameScope.of(kernel_names(kernel))
+    return with_body(kernel, with_drafts(kernel.body, names, lambda expr, draft: _multiplied(expr, wide, draft)))
 
 
 def _only_rounded(kernel: KernelFunction) -> frozenset[Expr]:
@@ -93,15 +94,6 @@ def _only_rounded(kernel: KernelFunction) -> frozenset[Expr]:
 
 def _is_wide(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.op is Op.DIV and expr.type.dtype is DType.F32
-
-
-def _replaced(stmts: tuple[Stmt, ...], wide: Container[Expr], names: NameScope) -> tuple[Stmt, ...]:
-    def visit(stmt: Stmt) -> tuple[Stmt, ...]:
-        draft = Draft(names)
-        own = schema.map_operands(lambda root: map_expr(lambda expr: _multiplied(expr, wide, draft), root), stmt)
-        return (*draft.statements, map_bodies(lambda body: _replaced(body, wide, names), own))
-
-    return rewritten(stmts, visit)
 
 
 def _multiplied(expr: Expr, wide: Container[Expr], draft: Draft) -> Expr:

@@ -31,9 +31,9 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
-from tileir.core import DType, NameScope, Op, attrs, rewritten, schema
+from tileir.core import DType, NameScope, Op, attrs, rewritten
 from tileir.semtree.analysis.effects import assigned_variables, census, reads, writes
-from tileir.semtree.functions.draft import Draft, Term, fma
+from tileir.semtree.functions.draft import Draft, Term, fma, with_drafts
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -53,7 +53,6 @@ from tileir.semtree.rewrite import (
     freshened,
     kernel_names,
     map_bodies,
-    map_expr,
     statements,
     walk,
     with_body,
@@ -148,21 +147,10 @@ def _twice(stmt: Stmt, divisors: Mapping[Expr, Var], names: NameScope) -> tuple[
     far = draft.let("far", usual.apply(Op.BIT_NOT))
     shared = {node: attrs.evolve(known[divisor], far=far) for node, divisor in divisors.items()}
     again = freshened((stmt,), names)
-    first = _mended((stmt,), shared, names)
+    first = with_drafts((stmt,), names, lambda expr, draft: _quotient(expr, shared, draft))
     each_lane = (Term(Shuffle((far.expr,), (lane,))) for lane in range(lanes))
     found = reduce(lambda left, right: left | right, each_lane)
     return (*draft.statements, If(Shuffle((usual.expr,), (0,)), first), If(found.expr, again))
-
-
-def _mended(stmts: tuple[Stmt, ...], shared: Mapping[Expr, _Shared], names: NameScope) -> tuple[Stmt, ...]:
-    """Return statements with products instead of divisions, which record possibly wrong quotients."""
-
-    def visit(stmt: Stmt) -> tuple[Stmt, ...]:
-        draft = Draft(names)
-        own = schema.map_operands(lambda root: map_expr(lambda expr: _quotient(expr, shared, draft), root), stmt)
-        return (*draft.statements, map_bodies(lambda body: _mended(body, shared, names), own))
-
-    return rewritten(stmts, visit)
 
 
 def _quotient(expr: Expr, shared: Mapping[Expr, _Shared], draft: Draft) -> Expr:

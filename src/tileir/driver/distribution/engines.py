@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from tileir.core import ArgumentError, BackendError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.protocols import members
+from tileir.core.protocols import members, wrong_offer
 from tileir.runtime.transports import THREADS, Engine, Threads, Transport
 
 _WHEELS: Final[Mapping[str, str]] = MappingProxyType({"mpi": "tileir-mpi", "nccl": "tileir-nccl"})
@@ -35,7 +35,7 @@ def engine_called(name: str | Engine) -> Engine:
         wheel = _WHEELS.get(name)
         advice = nearest(name, known) if wheel is None else f": pip install {wheel}"
         raise BackendError.of("TIL811", f"there is no transport {name!r:.64}{advice}")
-    found: Any = EXTENSIONS.get(Kind.TRANSPORT, name, wrong_engine(name))
+    found: Any = EXTENSIONS.get(Kind.TRANSPORT, name, wrong_offer(Engine, name))
     engine: Engine = found
     return engine
 
@@ -69,15 +69,3 @@ def pickled(engine: Engine) -> str | Engine:
         return engine.name if engine_called(engine.name) is engine else engine
     except BackendError:
         return engine
-
-
-def wrong_engine(name: str) -> Callable[[object], str | None]:
-    """Return a check whether an offer can serve as an engine: it returns the reason against it, or None."""
-
-    def wrong(offer: Any) -> str | None:
-        missing = [member for member in members(Engine) if not hasattr(offer, member)]
-        if missing:
-            return f"is a {type(offer).__name__} without {' and '.join(missing)}"
-        return None if offer.name == name else f"calls itself {offer.name!r:.64}"
-
-    return wrong

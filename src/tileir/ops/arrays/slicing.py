@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tileir.ops.arrays.shaping import transpose
 from tileir.ops.shared.foundation import (
@@ -30,6 +30,8 @@ from tileir.ops.shared.foundation import (
     promoted,
     rank_of,
 )
+
+T = TypeVar("T")
 
 Key: TypeAlias = "int | Dim | builtins.slice | EllipsisType | None"
 
@@ -194,15 +196,18 @@ def _complete(x: Tensor, keys: Sequence[object]) -> list[int | Dim | builtins.sl
             raise mistaken("a tensor is no key of a slice; use gather")
         if not (key is None or key is ... or isinstance(key, Dim | builtins.slice)):
             integer_of(key, "a position")
-    dots = [place for place, key in enumerate(keys) if key is ...]
-    if len(dots) > 1:
+    if sum(key is ... for key in keys) > 1:
         raise mistaken("at most one key of a slice is ...")
     missing = rank_of(x) - sum(1 for key in keys if key is not None and key is not ...)
     if missing < 0:
         raise mistake("TIL209", f"there are {rank_of(x) - missing} keys, but the tensor has rank {rank_of(x)}")
-    place = dots[0] if dots else len(keys)
-    rest = [key for key in keys[place:] if key is not ...]
-    return [*keys[:place], *[builtins.slice(None)] * missing, *rest]  # type: ignore[list-item]  # checked above
+    return filled(keys, missing)  # type: ignore[arg-type]  # checked above
+
+
+def filled(keys: Sequence[T], missing: int) -> list[T | builtins.slice]:
+    """Return keys with as many whole axes as are missing in place of ``...``, or at the end."""
+    place = next((place for place, key in enumerate(keys) if key is ...), len(keys))
+    return [*keys[:place], *[builtins.slice(None)] * missing, *keys[place + 1 :]]
 
 
 def _position(dim: Dim, key: int | Dim) -> Size:

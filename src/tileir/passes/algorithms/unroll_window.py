@@ -68,24 +68,19 @@ def in_chains(program: Program, windows: Mapping[str, Block]) -> frozenset[str]:
         program: All kernels.
         windows: Kernels by the tensors that they write.
     """
-    made, wanted, found = set[str](), set[str](), set[str]()
+    found = set[str]()
     blocks = program.main.blocks
-    for kernel in blocks:
-        read, written = views_read(kernel), views_written(kernel)
-        is_window = any(windows.get(name) is kernel for name in written)
-        follows = not made.isdisjoint(read)
-        if is_window and follows:
-            found.update(written)
-        if is_window or (follows and _is_elementwise(kernel)):
-            made.update(written)
-    for kernel in reversed(blocks):
-        read, written = views_read(kernel), views_written(kernel)
-        is_window = any(windows.get(name) is kernel for name in written)
-        leads = not wanted.isdisjoint(written)
-        if is_window and leads:
-            found.update(written)
-        if is_window or (leads and _is_elementwise(kernel)):
-            wanted.update(read)
+    uses = [(kernel, views_read(kernel), views_written(kernel)) for kernel in blocks]
+    backward = [(kernel, written, read) for kernel, read, written in reversed(uses)]
+    for steps in (uses, backward):
+        reached = set[str]()
+        for kernel, before, after in steps:
+            is_window = any(windows.get(name) is kernel for name in (*before, *after))
+            is_next = not reached.isdisjoint(before)
+            if is_window and is_next:
+                found.update(views_written(kernel))
+            if is_window or (is_next and _is_elementwise(kernel)):
+                reached.update(after)
     writers = Counter(name for kernel in blocks for name in views_written(kernel))
     return frozenset(name for name in found if writers[name] == 1)
 

@@ -55,23 +55,29 @@ class Table:
     parts: tuple[tuple[str, int, int], ...]
 
 
-def encode(key: bytes, about: Mapping[str, str], parts: Mapping[str, bytes]) -> tuple[bytes, ...]:
+def encode(key: bytes, about: Mapping[str, str], parts: Mapping[str, bytes]) -> tuple[Content, ...]:
     """Return the content of an entry as pieces to be written in order."""
     stored = [_packed(content) for content in parts.values()]
-    rows = [[name, len(piece), len(part)] for (name, part), piece in zip(parts.items(), stored, strict=True)]
-    table = json.dumps({"about": dict(about), "parts": rows}, separators=(",", ":")).encode()
-    pieces = (LENGTH.pack(len(table)), table, *stored)
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return HEADER.pack(MAGIC, key, digest.digest(), sum(map(len, pieces))), *pieces
+    rows = [(name, len(piece), len(part)) for (name, part), piece in zip(parts.items(), stored, strict=True)]
+    return _entry(key, about, rows, stored)
 
 
 def encode_mapped(key: bytes, about: Mapping[str, str], pieces: Sequence[Content]) -> tuple[Content, ...]:
     """Return the content of a mapped entry, whose only part is given in pieces."""
     size = sum(map(len, pieces))
-    table = json.dumps({"about": dict(about), "parts": [[MAPPED, size, size]]}, separators=(",", ":")).encode()
-    table += b" " * (-(HEADER.size + LENGTH.size + len(table)) % ALIGNMENT)
+    return _entry(key, about, [(MAPPED, size, size)], pieces, ALIGNMENT)
+
+
+def _entry(
+    key: bytes,
+    about: Mapping[str, str],
+    rows: Sequence[tuple[str, int, int]],
+    pieces: Sequence[Content],
+    alignment: int = 1,
+) -> tuple[Content, ...]:
+    """Return the content of an entry, with aligned parts; ``rows`` has name, stored size and size of each."""
+    table = json.dumps({"about": dict(about), "parts": rows}, separators=(",", ":")).encode()
+    table += b" " * (-(HEADER.size + LENGTH.size + len(table)) % alignment)
     content = (LENGTH.pack(len(table)), table, *pieces)
     digest = hashlib.sha256()
     for piece in content:

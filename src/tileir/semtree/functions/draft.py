@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tileir.core import DType, NameScope, Op, attrs
+from tileir.core import DType, NameScope, Op, attrs, rewritten, schema
 from tileir.core.operators import method_of, methods_of
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Expr, Stmt, Type, Var
+from tileir.semtree.rewrite import map_bodies, map_expr
 
 
 @attrs.frozen(order=False)
@@ -166,3 +167,14 @@ def at_most(x: Term, limit: Operand) -> Term:
 def at_least(x: Term, limit: Operand) -> Term:
     """Return the greater of the two; NaN if ``x`` is NaN."""
     return where(x.of(limit) > x, limit, x)
+
+
+def with_drafts(stmts: tuple[Stmt, ...], names: NameScope, change: Callable[[Expr, Draft], Expr]) -> tuple[Stmt, ...]:
+    """Change the expressions of statements at all depths, each after the drafted statements that its change needs."""
+
+    def visit(stmt: Stmt) -> tuple[Stmt, ...]:
+        draft = Draft(names)
+        own = schema.map_operands(lambda root: map_expr(lambda expr: change(expr, draft), root), stmt)
+        return (*draft.statements, map_bodies(lambda body: with_drafts(body, names, change), own))
+
+    return rewritten(stmts, visit)

@@ -7,7 +7,7 @@ of the copies alone. Copies, sends and releases shared by the groups of a cluste
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from itertools import product
 
 import numpy as np
@@ -17,7 +17,7 @@ from tileir.semtree.clusters import part_of
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, SHARED, STEPS, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import Action, PendingWait, Step, Steps
 from tileir.semtree.interpret.memory import COPIER, Agent, Array, Memory, poisoned
-from tileir.semtree.ir import Barrier, BulkCopy, Channel, ChannelStep, KernelFunction, Scope
+from tileir.semtree.ir import Barrier, BulkCopy, BulkStore, Channel, ChannelStep, Expr, KernelFunction, Scope
 from tileir.semtree.swizzles import folded_place
 
 
@@ -160,6 +160,21 @@ def stepping(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState
     return {ChannelStep.SEND: send, ChannelStep.RECEIVE: receive, ChannelStep.RELEASE: release}[stmt.step]
 
 
+def box_elements(
+    expressions: ExpressionCompiler, stmt: BulkCopy | BulkStore, first: Expr, every: Array | int = 1
+) -> Callable[[Frame], tuple[Array, Array]]:
+    """Return a closure for the points of a box: those inside of the tensor, and the places of their elements."""
+    start, coordinates = expressions.evaluator(first), [expressions.evaluator(each) for each in stmt.at]
+    steps = np.array(list(product(*map(range, stmt.box)))) * every
+
+    def elements(frame: Frame) -> tuple[Array, Array]:
+        points = steps + np.array([each(frame) for each in coordinates])
+        inside = np.all((points >= 0) & (points < np.array(stmt.extents)), axis=1)
+        return inside, (points @ np.array(stmt.strides) + start(frame))[inside]
+
+    return elements
+
+
 def bulk_copying(
     expressions: ExpressionCompiler, stmt: BulkCopy, state: ChannelState, kernel: KernelFunction
 ) -> Action:
@@ -167,10 +182,9 @@ def bulk_copying(
     own_part, joint = part_of(stmt, kernel), stmt.scope is Scope.CLUSTER
     assert own_part is not None  # the verifier saw to it
     target, source = expressions.slot(stmt.target.array), expressions.slot(stmt.source.array)
-    start, first = expressions.evaluator(own_part.target.offset), expressions.evaluator(stmt.source.offset)
-    coordinates = [expressions.evaluator(each) for each in own_part.at]
+    start = expressions.evaluator(own_part.target.offset)
+    elements = box_elements(expressions, own_part, stmt.source.offset, np.array(stmt.every))
     asked = [expressions.evaluator(each) for each in (stmt.target.offset, *stmt.at)]
-    steps = np.array(list(product(*map(range, own_part.box)))) * np.array(stmt.every)
 
     def begin(frame: Frame) -> None:
         channel, own = state.of(frame)
@@ -179,15 +193,13 @@ def bulk_copying(
             return
         channel.boxes.append((target, source, *(each(frame) for each in asked)))
         origin: Memory = frame[source]
-        points = steps + np.array([each(frame) for each in coordinates])
-        inside = np.all((points >= 0) & (points < np.array(stmt.extents)), axis=1)
-        read = (points @ np.array(stmt.strides) + first(frame))[inside]
+        inside, read = elements(frame)
         origin.check_inside(kernel.name, read)
-        there = folded_place(np.arange(len(points)) + start(frame), own_part.fold)
+        there = folded_place(np.arange(len(inside)) + start(frame), own_part.fold)
         there = there ^ ((there >> stmt.shift) & stmt.mask)
         if expressions.watched:
             origin.reads(read, frame[AGENT])
-        values = np.full(len(points), expressions.numbers.constant(0, stmt.target.type.dtype))
+        values = np.full(len(inside), expressions.numbers.constant(0, stmt.target.type.dtype))
         values[inside] = origin.data[read]
         message = len(channel.sent)
         channel.fresh.append(put(frame[target], there, values, frame[AGENT], channel))

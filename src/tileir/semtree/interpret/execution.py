@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from itertools import product
 from typing import Final, assert_never
 
 import numpy as np
@@ -16,7 +15,15 @@ import numpy as np
 from tileir.core import attrs, fail
 from tileir.core.numbers.number_system import NumberSystem
 from tileir.semtree.clusters import channels_of_clusters
-from tileir.semtree.interpret.channels import ChannelState, acquiring, bulk_copying, meeting, receiving, stepping
+from tileir.semtree.interpret.channels import (
+    ChannelState,
+    acquiring,
+    box_elements,
+    bulk_copying,
+    meeting,
+    receiving,
+    stepping,
+)
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, COPIES, SHARED, STEPS, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import (
     Action,
@@ -96,9 +103,7 @@ def storing(expressions: ExpressionCompiler, stmt: BulkStore | BulkWait) -> Acti
 def _storing(expressions: ExpressionCompiler, stmt: BulkStore) -> Action:
     """Return the closure that stores a box, once for all threads that come to it."""
     target, source = expressions.slot(stmt.target.array), expressions.slot(stmt.source.array)
-    first, start = expressions.evaluator(stmt.target.offset), expressions.evaluator(stmt.source.offset)
-    coordinates = [expressions.evaluator(each) for each in stmt.at]
-    steps = np.array(list(product(*map(range, stmt.box))))
+    start, elements = expressions.evaluator(stmt.source.offset), box_elements(expressions, stmt, stmt.target.offset)
 
     def store(frame: Frame) -> None:
         stores, own = _state(frame)
@@ -109,10 +114,8 @@ def _storing(expressions: ExpressionCompiler, stmt: BulkStore) -> Action:
         agent: Agent = frame[AGENT]
         tensor: Memory = frame[target]
         local: Memory = frame[source]
-        points = steps + np.array([each(frame) for each in coordinates])
-        inside = np.all((points >= 0) & (points < np.array(stmt.extents)), axis=1)
-        there = (points @ np.array(stmt.strides) + first(frame))[inside]
-        here = folded_place(np.arange(len(points)) + start(frame), stmt.fold)
+        inside, there = elements(frame)
+        here = folded_place(np.arange(len(inside)) + start(frame), stmt.fold)
         here = (here ^ ((here >> stmt.shift) & stmt.mask))[inside]
         for memory, places in ((tensor, there), (local, here)):
             memory.check_inside(expressions.kernel, places)

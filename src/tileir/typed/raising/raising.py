@@ -50,7 +50,7 @@ from tileir.tile.ir import (
 )
 from tileir.tile.text.grammar import is_index_name
 from tileir.tile.traversal import walk
-from tileir.typed.dataflow import loop_of, loops_of
+from tileir.typed.dataflow import loop_of, loops_of, with_operations
 from tileir.typed.inference.elementwise import common_dtype
 from tileir.typed.inference.values import ConstantScalar, Scalar, Tensor
 from tileir.typed.ir import (
@@ -265,10 +265,7 @@ def with_stacked_histories(function: Function) -> Function:
         numbers = sorted({scan.result.number for scan in results if scan.result.part is ScanPart.HISTORY})
         if numbers:
             new.update((scan.name, _stacked(scan, numbers)) for scan in results)
-    if not new:
-        return function
-    operations = tuple(new.get(operation.name, operation) for operation in function.operations)
-    return attrs.evolve(function, operations=operations)
+    return with_operations(function, lambda operation: new.get(operation.name, operation))
 
 
 def _stacked(scan: Scan, numbers: list[int]) -> Scan:

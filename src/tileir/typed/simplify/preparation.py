@@ -62,7 +62,7 @@ from tileir.core import (
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
-from tileir.typed.dataflow import with_bodies, with_operands, without_dead
+from tileir.typed.dataflow import definitions, with_bodies, with_operands, with_operations, without_dead
 from tileir.typed.ir import (
     Access,
     ArrayConstant,
@@ -342,13 +342,9 @@ def _moved(operation: Operation, widened: Mapping[str, tuple[str, DType]], names
 def with_narrow_factors(function: Function) -> Function:
     """Return ``function`` with products of 16-bit operands without their casts to f32; itself if there are none."""
     function = with_bodies(function, with_narrow_factors)
-    definitions: dict[str, Value | Operation] = {
-        value.name: value for value in (*function.inputs, *function.operations)
-    }
-    operations = tuple(_read_narrow(operation, definitions) for operation in function.operations)
-    if all(new is old for new, old in zip(operations, function.operations, strict=True)):
-        return function
-    return without_dead(attrs.evolve(function, operations=operations))
+    known = definitions(function)
+    narrow = with_operations(function, lambda operation: _read_narrow(operation, known))
+    return function if narrow is function else without_dead(narrow)
 
 
 def _read_narrow(operation: Operation, definitions: Mapping[str, Value | Operation]) -> Operation:
@@ -464,13 +460,8 @@ def _has_markers(function: Function) -> bool:
 def with_assignments(function: Function) -> Function:
     """Return ``function`` with assignments for aggregations that provably merge nothing; itself if it has none."""
     function = with_bodies(function, with_assignments)
-    definitions: dict[str, Value | Operation] = {
-        value.name: value for value in (*function.inputs, *function.operations)
-    }
-    operations = tuple(_assigned(operation, definitions) for operation in function.operations)
-    if all(new is old for new, old in zip(operations, function.operations, strict=True)):
-        return function
-    return attrs.evolve(function, operations=operations)
+    known = definitions(function)
+    return with_operations(function, lambda operation: _assigned(operation, known))
 
 
 def _assigned(operation: Operation, definitions: Mapping[str, Value | Operation]) -> Operation:
