@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tileir
 from strategies.operations import run
 from tileir import ops
 
@@ -118,3 +119,30 @@ def test_differences_of_differences_are_rounded_once() -> None:
     x = np.array([1000.0, 2049.0, 1.0, 4095.0, -30000.0], np.float16)
     found = run(lambda x: ops.diff(x, 2), x)
     np.testing.assert_array_equal(found, np.diff(x.astype(np.float64), 2).astype(np.float16), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", None])
+def test_floats_of_a_declared_dtype_are_cast_only_if_they_are_narrow(dtype: str | None) -> None:
+    f = tileir.FunctionBuilder()
+    x, w = f.input("X", 1, 2, 5, 5, dtype=dtype), f.input("W", 3, 2, 3, 3, dtype=dtype)
+    bias, y = f.input("B", 3, dtype=dtype), f.input("Y", 4, 6, dtype=dtype)
+    convolved = ops.conv(x, w, bias, padding=1)
+    text = tileir.to_text(f.build(C=convolved, S=ops.softmax(y), G=ops.gelu(y), E=ops.einsum("ij,ik->k", y, y)))
+    assert ("as_like" in text or "widen" in text) == (dtype not in ("f32", "f64"))
+
+
+@pytest.mark.parametrize("other", ["f32", "f64", "f16", "i32"])
+def test_declared_dtypes_promote_as_unknown_ones_do(other: str) -> None:
+    def build(x: Any, y: Any) -> list[Any]:
+        return [ops.lerp(x, y, 0.5), ops.linear(x, y, ops.sum(y, 0)), ops.huber_loss(x, y), ops.atan2(y, x)]
+
+    x = np.array([[0.5, 2.0], [3.0, 1.0]], np.float32)
+    y = np.array([[4, 5], [6, 7]], f"{other[0]}{int(other[1:]) // 8}")
+    found = []
+    for kinds in ((None, None), ("f32", other)):
+        f = tileir.FunctionBuilder()
+        tensors = [f.input(name, 2, 2, dtype=kind) for name, kind in zip("XY", kinds, strict=True)]
+        results = build(*tensors)
+        found.append(tileir.evaluate(f.build(**{f"R{n}": each for n, each in enumerate(results)}), [x, y]))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two, strict=True)

@@ -98,6 +98,7 @@ with collection_paused(lasting=True):  # as in `tileir`, which cannot do so befo
         methods_at_the_call as methods_at_the_call,
         shortened as shortened,
         with_short_traceback as with_short_traceback,
+        with_whole_traceback as with_whole_traceback,
     )
     from tileir.core.targets.hardware import (
         LOCAL as LOCAL,

@@ -52,7 +52,7 @@ def walk(root: Expr) -> Iterator[Expr]:
         node = pending.pop()
         yield node
         if not isinstance(node, LEAVES):
-            pending.extend(reversed(children(node)))
+            pending.extend(reversed(schema.operands(node)))
 
 
 def walk_known(root: Expr) -> Iterator[Expr]:

@@ -15,6 +15,7 @@ from tileir.core.text.advice import meant
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="type[object]")
+F = TypeVar("F", bound="Callable[..., object]")
 
 _PACKAGES: Final = ("tileir", "tileir_cli", "tileir_formula", "tileir_performance", "tileir_studio", "tileir_testing")
 _ROOTS: Final = tuple(str(Path(__file__).parents[3] / package) + os.sep for package in _PACKAGES)
@@ -52,9 +53,17 @@ def made_at_the_call(cls: C) -> C:
     return cls
 
 
+def with_whole_traceback(function: F) -> F:
+    """Exempt a property that nearly all code reads, and that hardly ever fails, from :func:`methods_at_the_call`."""
+    function.__wrapped__ = function  # type: ignore[attr-defined]  # as if it were wrapped
+    return function
+
+
 def methods_at_the_call(cls: C) -> C:
-    """Do this for all methods and properties that a class defines, in place."""
+    """Do this for the public methods and properties that a class defines, in place; these call its other methods."""
     for name, member in tuple(vars(cls).items()):
+        if name.startswith("_") and not name.startswith("__"):
+            continue
         if isinstance(member, FunctionType) and _is_ours(member):
             setattr(cls, name, with_short_traceback(member))
         elif isinstance(member, property) and isinstance(member.fget, FunctionType) and _is_ours(member.fget):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.ops.shared.foundation import Operand, Tensor, call, cast_to, floating, tensor_of, wide
+from tileir.ops.shared.foundation import Operand, Tensor, call, cast_to, floating, for_sums, tensor_of, wide
 from tileir.tile.builder_functions import binary, logical_and, logical_not, logical_or
 
 __all__ = [
@@ -59,7 +59,7 @@ def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -
 
 def _of_most_bits(x: Operand) -> Tensor:
     """Return integers in 64 bits, and 16-bit floats in f32."""
-    return call("widen", call("mul", x, cast_to(tensor_of(x, 1), "i64")))
+    return for_sums(call("mul", x, cast_to(tensor_of(x, 1), "i64")))
 
 
 def isnan(x: Operand) -> Tensor:

@@ -15,9 +15,9 @@ from tileir.ops.shared.foundation import (
     Tensor,
     aggregate,
     broadcast_index,
-    call,
     dims_of,
     equal_sizes,
+    for_sums,
     index_of,
     mistaken,
     promoted,
@@ -109,8 +109,11 @@ def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[L
         kept = _kept([(tensor, labels)], others, output)
         whole = len(operands) == 1 or len(kept) == len(set(labels))
         own = _own_sizes(tensor, labels)
-        wide = [(call("widen", promoted(tensor, *(each for each, _ in operands))), labels)]
-        result.append(operands[place] if whole else (_product(wide, kept, own, set()), kept))
+        if whole:
+            result.append(operands[place])
+            continue
+        wide = for_sums(promoted(tensor, *(each for each, _ in operands)))
+        result.append((_product([(wide, labels)], kept, own, set()), kept))
     return result
 
 

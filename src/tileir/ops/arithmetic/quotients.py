@@ -7,7 +7,17 @@ import operator
 
 from tileir.ops.arithmetic.elementwise import compared
 from tileir.ops.arithmetic.reductions import any
-from tileir.ops.shared.foundation import Operand, Tensor, broadcast_dims, call, expand, promoted, rank_of, tensor_of
+from tileir.ops.shared.foundation import (
+    Operand,
+    Tensor,
+    broadcast_dims,
+    call,
+    expand,
+    for_sums,
+    promoted,
+    rank_of,
+    tensor_of,
+)
 from tileir.tile.builder_functions import abs, round, trunc
 from tileir.tile.building.loops import while_loop
 
@@ -69,4 +79,4 @@ def _euclid(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _widened(x: Operand) -> Operand:
-    return call("widen", x) if isinstance(x, Tensor) else x
+    return for_sums(x) if isinstance(x, Tensor) else x

@@ -18,6 +18,7 @@ from tileir.ops.shared.foundation import (
     cast_to,
     chosen,
     dims_of,
+    for_sums,
     full,
     integer_of,
     mistaken,
@@ -164,7 +165,7 @@ def interpolated_take(
 
     if interpolation == "nearest":
         return tap(nearest_of(positions, nearest))
-    given, x, positions = (x, positions, fill), call("widen", x), call("widen", positions)
+    given, x, positions = (x, positions, fill), for_sums(x), for_sums(positions)
     sizes = dims_of(positions)
     behind = rank_of(x) - place - 1
     low = tf.floor(positions)

@@ -20,6 +20,7 @@ from tileir.ops.shared.foundation import (
     dim_like,
     dims_of,
     expand,
+    for_sums,
     index_of,
     indices_of,
     inside,
@@ -61,7 +62,7 @@ def pad(x: Tensor, pads: Pads, *, mode: str = "constant", value: Operand = 0) ->
         return _constant(x, widths, value)
     if all((before.value, behind.value) == (0, 0) for before, behind in widths):
         return x
-    result = call("widen", x)  # gradients of repeated elements are added up in it
+    result = for_sums(x)  # gradients of repeated elements are added up in it
     for axis, (before, behind) in enumerate(widths):
         if (before.value, behind.value) != (0, 0):
             result = _repeated(result, axis, before, behind, mode)

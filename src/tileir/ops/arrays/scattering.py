@@ -29,6 +29,7 @@ from tileir.ops.shared.foundation import (
     call,
     chosen,
     dims_of,
+    for_sums,
     full,
     indices_of,
     mistaken,
@@ -216,7 +217,7 @@ class _Update:
             return self._assigned(rows, "scatter_assign" if self.options.unique else "scatter_last")
         if not self.options.unique:
             # Sums and products are rounded with the rest.
-            values = call("widen", self.values) if mode in ("add", "mul") else self.values
+            values = for_sums(self.values) if mode in ("add", "mul") else self.values
             return tf.as_like(_MERGES[mode](rows, self._scattered(f"scatter{_NAMES[mode]}", values, rows)), rows)
         if mode == "add":
             return tf.as_like(rows + self._assigned(tf.as_like(full(rows, dims_of(rows), 0), rows)), rows)

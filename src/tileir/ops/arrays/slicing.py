@@ -19,9 +19,9 @@ from tileir.ops.shared.foundation import (
     aggregate,
     axes_of,
     axis_of,
-    call,
     dim_like,
     dims_of,
+    for_sums,
     indices_of,
     inside,
     integer_of,
@@ -111,7 +111,7 @@ def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
     place, count = axis_of(x, axis), integer_of(order, "an order")
     if count < 0:
         raise mistaken(f"an order is 0 or above, not {count}")
-    found = call("widen", x) if count > 1 else x
+    found = for_sums(x) if count > 1 else x
     for _ in range(count):
         variables, sizes = indices_of(found), [*dims_of(found)]
         following = [i + 1 if axis == place else i for axis, i in enumerate(variables)]

@@ -25,6 +25,7 @@ from tileir.ops.shared.foundation import (
     chosen,
     dim_like,
     dims_of,
+    for_sums,
     full,
     index_of,
     indices_of,
@@ -75,7 +76,7 @@ def interpolate(
     if align_corners and mode.startswith("nearest"):
         raise mistaken("align_corners is an option of the modes 'linear' and 'cubic'")
     # Pixels are moved without rounding; gradients, which are sums along one axis after the other, are rounded once.
-    y = call("widen", x) if mode.startswith("nearest") else wide(x)
+    y = for_sums(x) if mode.startswith("nearest") else wide(x)
     for number, axis in enumerate(form.axes("x")):
         old = dims_of(x)[axis]
         if size is not None:

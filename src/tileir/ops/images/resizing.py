@@ -30,6 +30,7 @@ from tileir.ops.shared.foundation import (
     chosen,
     dim_like,
     dims_of,
+    for_sums,
     full,
     index_of,
     mistaken,
@@ -100,7 +101,7 @@ def resize(
     places = _axes(x, axes)
     regions = _regions(x, roi, len(places)) if coordinates == "tf_crop_and_resize" else [None] * len(places)
     weights = _Weights(mode, nearest, coefficient, antialias, exclude_outside)
-    y = call("widen", x) if mode == "nearest" else wide(x)
+    y = for_sums(x) if mode == "nearest" else wide(x)
     for line, region in zip(_lines(x, places, sizes, scales, policy), regions, strict=True):
         if region is None and line.is_same:
             continue

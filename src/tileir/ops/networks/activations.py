@@ -18,6 +18,7 @@ from tileir.ops.shared.foundation import (
     call,
     chosen,
     dims_of,
+    for_sums,
     mistaken,
     promoted,
     rank_of,
@@ -41,7 +42,7 @@ def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Op
     if _is(alpha, 0) and _is(threshold, 0):
         result = call("relu", x)
     else:
-        wider = call("widen", x)
+        wider = for_sums(x)
         shifted = wider if _is(threshold, 0) else wider - threshold
         below = 0 if _is(alpha, 0) else shifted * alpha
         result = promoted(call("cond", wider < threshold, below, wider), x, alpha, threshold)
@@ -190,12 +191,12 @@ def soft_shrink(x: Tensor, *, threshold: Operand = 0.5) -> Tensor:
 
 def hard_shrink(x: Tensor, *, threshold: Operand = 0.5) -> Tensor:
     """Return ``|x| > threshold ? x : 0``; NaN stays."""
-    return call("cond", abs(call("widen", x)) <= threshold, 0, x)
+    return call("cond", abs(for_sums(x)) <= threshold, 0, x)
 
 
 def threshold(x: Tensor, limit: Operand, value: Operand) -> Tensor:
     """Return ``x > limit ? x : value``; NaN stays."""
-    return call("cond", call("widen", x) <= limit, value, x)
+    return call("cond", for_sums(x) <= limit, value, x)
 
 
 @rounded_once

@@ -29,6 +29,7 @@ from tileir.ops.shared.foundation import (
     dim_like,
     dims_of,
     finite,
+    for_sums,
     index_of,
     mistaken,
     narrowed,
@@ -351,7 +352,7 @@ def rotary_embedding(
     pair, side = index_of(x, "k"), index_of(x, "side")
     parts = ((side, pair), (dim_like(x, 2), half)) if kind == "halves" else ((pair, side), (half, dim_like(x, 2)))
     rest = [Axis((place,), (size,)) for place, size in zip(outer, leading, strict=True)]
-    whole = read(call("widen", x), [*rest, Axis(*parts)])
+    whole = read(for_sums(x), [*rest, Axis(*parts)])
     first, second = (
         wide(aggregate(Aggregation.ASSIGN, whole.given(side - number < 1), (*outer, pair), (*leading, half)))
         for number in (0, 1)

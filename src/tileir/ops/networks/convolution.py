@@ -29,10 +29,10 @@ from tileir.ops.shared.foundation import (
     Dim,
     Polynomial,
     Tensor,
-    call,
     chosen,
     dim_like,
     dims_of,
+    for_sums,
     index_of,
     mistaken,
     promoted,
@@ -90,7 +90,7 @@ def conv(
     )
     channels = _channels_of(w, kernel, groups, groups_in)
     axes = _geometry(data, kernel, channels, data.sizes(x, "n"), windows, divides=False)
-    arriving = x if bias is None else call("widen", x)
+    arriving = x if bias is None else for_sums(x)
     result = written(Aggregation.SUM, read(arriving, axes.data) * read(w, axes.kernel), axes.result)
     return result if bias is None else promoted(result + beside(bias, data), x, w, bias)
 
@@ -136,7 +136,7 @@ def conv_transpose(
     )
     channels = _channels_of(w, kernel, groups, groups_in)
     axes = _geometry(data, kernel, channels, data.sizes(y, "n"), windows)
-    arriving = y if bias is None else call("widen", y)
+    arriving = y if bias is None else for_sums(y)
     result = axes.united(written(Aggregation.SUM, read(arriving, axes.result) * read(w, axes.kernel), axes.data))
     return result if bias is None else promoted(result + beside(bias, data), y, w, bias)
 

@@ -21,6 +21,7 @@ from tileir.ops.shared.foundation import (
     cast_to,
     dim_like,
     dims_of,
+    for_sums,
     index_of,
     indices_of,
     integer_of,
@@ -68,7 +69,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if rank_of(weight) != 2 or (bias is not None and rank_of(bias) != 1):
         raise mistake("TIL305", "the weights of a layer have two axes, and its bias one")
     outer = [f"b{axis}" for axis in range(rank_of(x) - 1)]
-    wider = x if bias is None else call("widen", x)
+    wider = x if bias is None else for_sums(x)
     product = contract([(wider, [*outer, "i"]), (weight, ["o", "i"])], [*outer, "o"], set())
     return product if bias is None else promoted(product + bias, x, weight, bias)
 
@@ -101,7 +102,7 @@ def cross(x: Tensor, y: Tensor, *, axis: int = -1) -> Tensor:
         TileError: TIL314, there is no such axis; TIL310, it has another size (at the latest when compiling).
 
     """
-    left, right = (unstack(call("widen", t), 3, axis) for t in (x, y))
+    left, right = (unstack(for_sums(t), 3, axis) for t in (x, y))
     parts = [left[(k + 1) % 3] * right[(k + 2) % 3] - left[(k + 2) % 3] * right[(k + 1) % 3] for k in range(3)]
     return promoted(stack(parts, axis), x, y)
 
@@ -186,7 +187,7 @@ def gemm(
     bare = _is_one(alpha) and c is None
     result = contract(
         [
-            (x if bare else call("widen", x), ["k", "i"] if transpose_x else ["i", "k"]),
+            (x if bare else for_sums(x), ["k", "i"] if transpose_x else ["i", "k"]),
             (y, ["j", "k"] if transpose_y else ["k", "j"]),
         ],
         ["i", "j"],
@@ -198,7 +199,7 @@ def gemm(
     if isinstance(c, int | float) and isinstance(beta, int | float):
         result = result + c * beta
     elif c is not None:
-        result = result + (c if _is_one(beta) else call("mul", call("widen", c), beta))
+        result = result + (c if _is_one(beta) else call("mul", for_sums(c), beta))
     return promoted(result, x, y, alpha, *(() if c is None else (c, beta)))
 
 

@@ -24,6 +24,7 @@ from tileir.ops.shared.foundation import (
     chosen,
     dims_of,
     dtype_of,
+    for_sums,
     integer_of,
     mistake,
     mistaken,
@@ -82,7 +83,7 @@ def dequantize_linear(
     number = cast_to(x, "f32")
     if zero_point is not None:
         number = number - cast_to(spread.over(zero_point), "f32")
-    result = number * call("widen", spread.over(scale))
+    result = number * for_sums(spread.over(scale))
     return call("as_like", result, scale) if dtype is None else cast_to(result, dtype)
 
 

@@ -12,7 +12,7 @@ import inspect
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -160,21 +160,59 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
 
 def _check(name: str, operation: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     """Raise TIL217 for the first argument that the operation does not accept."""
+    form = _form(operation)
+    given = dict(zip(form.positional, args, strict=False)) | kwargs
+    known = form.needed <= given.keys() <= form.kinds.keys()
+    if form.several is not None or len(given) != len(args) + len(kwargs) or not known:
+        given = _bound(name, operation, args, kwargs)
+    for parameter, value in given.items():
+        kind = form.kinds[parameter]
+        for one in args[len(form.positional) :] if parameter == form.several else (value,):
+            if not kind.test(one):
+                raise mistaken(f"{name}: {parameter} has to be {kind.one}, not {_shown(one)}", *_notes(one))
+
+
+def _bound(
+    name: str, operation: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, Any]:
+    """Return the arguments by parameter, several values for one that takes several; TIL217 if they do not fit."""
     signature = _signature(operation)
     for keyword in kwargs:
         if keyword not in signature.parameters:
             raise mistaken(f"{name} has no argument {keyword!r}{_meant(keyword, list(signature.parameters))}")
     try:
-        bound = signature.bind(*args, **kwargs)
+        return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         raise mistaken(f"{name}: {error}; it is {name}{_written(signature)}") from None
-    for parameter, value in bound.arguments.items():
-        declared = signature.parameters[parameter]
-        several = declared.kind is inspect.Parameter.VAR_POSITIONAL
-        kind = _kind(declared.annotation)
-        for one in value if several else (value,):
-            if not kind.test(one):
-                raise mistaken(f"{name}: {parameter} has to be {kind.one}, not {_shown(one)}", *_notes(one))
+
+
+@attrs.frozen
+class _Form:
+    """The parameters of an operation.
+
+    Attributes:
+        kinds: The kind of each.
+        positional: Those that take one positional argument, in order.
+        needed: Those without a default.
+        several: The one that takes all other positional arguments.
+    """
+
+    kinds: Mapping[str, _Kind]
+    positional: tuple[str, ...]
+    needed: frozenset[str]
+    several: str | None
+
+
+@functools.cache
+def _form(operation: Callable[..., object]) -> _Form:
+    parameters = _signature(operation).parameters
+    several = next((name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL), None)
+    return _Form(
+        {name: _kind(each.annotation) for name, each in parameters.items()},
+        tuple(name for name, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD),
+        frozenset(name for name, each in parameters.items() if each.default is each.empty),
+        several,
+    )
 
 
 _signature = functools.cache(inspect.signature)

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from tileir.core import Aggregation, DType, TileError, dtype_meant
 from tileir.tile.building.contractions import CombinedElements
-from tileir.tile.building.dtypes import dtype_of as known_dtype
+from tileir.tile.building.dtypes import dtype_of as known_dtype, fixed_dtype_of
 from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.results import contraction
@@ -48,6 +48,7 @@ __all__ = [
     "expand",
     "finite",
     "floating",
+    "for_sums",
     "full",
     "index_of",
     "indices_of",
@@ -346,11 +347,25 @@ def floating(x: Operand) -> Tensor:
 
 def wide(x: Tensor) -> Tensor:
     """Return a tensor as floats of 32 bits at least, in which sums and squares neither overflow nor wrap."""
-    return call("widen", floating(x))
+    return x if _are_wide(x) else call("widen", floating(x))
+
+
+def for_sums(x: Operand) -> Tensor:
+    """Return a tensor in the dtype of its sums: integers stay integers."""
+    return x if isinstance(x, Tensor) and _are_wide(x) else call("widen", x)
+
+
+def _are_wide(*tensors: Tensor) -> bool:
+    """Return whether tensors are known to be floats of one dtype, of 32 bits at least, so that no cast changes them."""
+    first, *others = (fixed_dtype_of(each.recorder, each.reference) for each in tensors)
+    is_wide = first is not None and first.is_float and first.bits >= DType.F32.bits
+    return is_wide and all(each is first for each in others)
 
 
 def wide_together(*tensors: Tensor) -> list[Tensor]:
     """Return tensors in the float dtype to which they are promoted, of 32 bits at least."""
+    if _are_wide(*tensors):
+        return [*tensors]
     one = functools.reduce(operator.mul, [call("as_like", 1, wide(tensor)) for tensor in tensors])
     return [call("as_like", tensor, one) for tensor in tensors]
 
@@ -361,7 +376,7 @@ def narrowed(value: Tensor, *operands: object) -> Tensor:
     Operands that are not tensors are ignored.
     """
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
-    if not tensors:
+    if not tensors or _are_wide(value, *tensors):
         return value
     ones = [call("as_like", 1, tensor) for tensor in tensors] if len(tensors) > 1 else tensors
     return call("as_like", value, floating(functools.reduce(operator.mul, ones)))
@@ -392,11 +407,10 @@ def promoted(value: Tensor, *operands: object) -> Tensor:
 
     Integers stay integers. Numbers take part, as they do beside tensors; all else does not.
     """
-    kinds = [
-        call("as_like", 1, operand) if isinstance(operand, Tensor) else operand
-        for operand in operands
-        if isinstance(operand, Tensor | int | float)
-    ]
+    given = [operand for operand in operands if isinstance(operand, Tensor | int | float)]
+    if _are_wide(value, *(operand for operand in given if isinstance(operand, Tensor))):
+        return value
+    kinds = [call("as_like", 1, operand) if isinstance(operand, Tensor) else operand for operand in given]
     return call("as_like", value, functools.reduce(operator.mul, kinds))
 
 

@@ -6,32 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final
 
-from tileir.core import Span, attrs, needed
+from tileir.core import Span, attrs, needed, schema
 from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (
     Access,
     Assignment,
-    Binary,
-    Call,
-    Conditional,
     Constant,
     Constraint,
     Contraction,
     Expr,
-    FloatLiteral,
     Function,
-    IndexName,
-    IntLiteral,
     Name,
     Output,
     Scan,
     Statement,
-    Unary,
     While,
 )
-from tileir.tile.traversal import walk
+from tileir.tile.traversal import LEAVES, children, walk
 
 _MOST_NODES: Final = 12  # of an expression nested into another one; longer expressions are hard to read
 
@@ -80,27 +73,12 @@ def _output(output: str, declared: Output | None, exprs: Mapping[str, Expr], spa
 
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     """Replace names in an expression whose depth is bounded."""
-    match expr:
-        case IntLiteral() | FloatLiteral() | IndexName():
-            return expr
-        case Name(name=name):
-            replacement = replacements.get(name, expr)
-            return Name(replacement.name, span=expr.span) if isinstance(replacement, Name) else replacement
-        case Unary(operand=operand):
-            return attrs.evolve(expr, operand=substitute(operand, replacements))
-        case Binary(lhs=lhs, rhs=rhs):
-            return attrs.evolve(expr, lhs=substitute(lhs, replacements), rhs=substitute(rhs, replacements))
-        case Conditional():
-            return Conditional(
-                substitute(expr.condition, replacements),
-                substitute(expr.then, replacements),
-                substitute(expr.otherwise, replacements),
-                span=expr.span,
-            )
-        case Call(arguments=arguments):
-            return attrs.evolve(expr, arguments=_substitute_all(arguments, replacements))
-        case _:
-            assert_never(expr)
+    if isinstance(expr, Name):
+        replacement = replacements.get(expr.name)
+        return Name(replacement.name, span=expr.span) if isinstance(replacement, Name) else replacement or expr
+    if isinstance(expr, LEAVES):
+        return expr
+    return schema.with_operands(expr, _substitute_all(children(expr), replacements))
 
 
 def with_operands(
@@ -116,7 +94,7 @@ def with_operands(
 
 
 def _substitute_all(exprs: tuple[Expr, ...], replacements: Mapping[str, Expr]) -> tuple[Expr, ...]:
-    return tuple(substitute(expr, replacements) for expr in exprs)
+    return tuple([substitute(expr, replacements) for expr in exprs])
 
 
 def _renamed(reference: str, replacements: Mapping[str, Expr]) -> str:

@@ -75,8 +75,20 @@ def dtype_of(recorder: Recorder, reference: str) -> DType | None:
 
     Expressions of literals alone have their natural dtype as a result. Each statement is visited once.
     """
+    return _strong(_kind_of(recorder, reference))
+
+
+def fixed_dtype_of(recorder: Recorder, reference: str) -> DType | None:
+    """Return the dtype of a tensor unless it is unknown, or that of numbers, which adapt to other operands."""
+    kind = _kind_of(recorder, reference)
+    return kind if isinstance(kind, DType) else None
+
+
+def _kind_of(recorder: Recorder, reference: str) -> Kind:
     known = recorder.dtypes
-    pending = [] if reference in known else [reference]
+    if reference in known:
+        return known[reference]
+    pending = [reference]
     opened: set[str] = set()
     while pending:
         name = pending[-1]
@@ -90,8 +102,7 @@ def dtype_of(recorder: Recorder, reference: str) -> DType | None:
         if step is not None and name not in known:
             known[name] = _of(recorder, step.body)
         pending.pop()
-    found = known.get(reference)
-    return found if isinstance(found, DType) else {"integer": DType.I32, "float": DType.F32}.get(found or "")
+    return known.get(reference)
 
 
 def _operands(body: Expr | Contraction | Scan | While | Constant) -> list[str]:

@@ -12,10 +12,11 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from tileir.core import attrs, call_site
+from tileir.core import attrs, call_site, with_whole_traceback
 from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.operators import method_of, methods_of
 from tileir.tile.building.recording import (
+    ACTIVE,
     Declared,
     Recorded,
     RecordedObject,
@@ -164,9 +165,10 @@ class Dim(RecordedObject):
     size: int = 1
 
     @property
+    @with_whole_traceback
     def expr(self) -> Expr:
         """The expression of the size in the function that is being built."""
-        return self._seen(self.own_expr, _captured)
+        return self.own_expr if ACTIVE.recorder is None else self._seen(self.own_expr, _captured)
 
     def __hash__(self) -> int:
         known = self.known_for_arrays() if self.recorder.means_numpy else self.value
@@ -181,6 +183,7 @@ class Dim(RecordedObject):
         return self.own_expr.name if isinstance(self.own_expr, Name) else "…" if self.value is None else str(self.value)
 
     @property
+    @with_whole_traceback
     def value(self) -> int | None:
         """The value, if the program determines it: a literal, or arithmetic over literals."""
         match self.own_expr:

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias
 
 import numpy as np
 
-from tileir.core import ArrayValue, DType, NameScope, Span, TileError, attrs, call_site, fail, methods_at_the_call
+from tileir.core import (
+    ArrayValue,
+    DType,
+    NameScope,
+    Span,
+    TileError,
+    attrs,
+    call_site,
+    fail,
+    methods_at_the_call,
+    with_whole_traceback,
+)
 from tileir.tile.ir import (
     Attribute,
     Binary,
@@ -202,7 +213,7 @@ def literal(value: object) -> Expr | None:
     span = call_site()
     if isinstance(value, bool | np.bool_):
         return Call("as_bool", (IntLiteral(int(value), span=span),), span=span)
-    if isinstance(value, numbers.Integral):
+    if isinstance(value, (int, numbers.Integral)):
         return _signed(IntLiteral(_bounded(abs(int(value))), span=span), int(value) < 0)
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
         number = float(value)
@@ -262,9 +273,10 @@ class RecordedObject(Recorded):
     home: Recorder
 
     @property
+    @with_whole_traceback
     def recorder(self) -> Recorder:
         """The function that is being built: that of the object, or an inner one that reads the object."""
-        return here(self.home)
+        return self.home if ACTIVE.recorder is None else here(self.home)
 
     def __copy__(self) -> Self:
         return self

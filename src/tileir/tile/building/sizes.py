@@ -24,7 +24,9 @@ def sizes_of(recorder: Recorder, reference: str) -> Sizes | None:
     Each statement is visited once, and only when its sizes, or those of its users, are asked for.
     """
     known = recorder.sizes
-    pending = [] if reference in known else [reference]
+    if reference in known:
+        return known[reference]
+    pending = [reference]
     opened: set[str] = set()
     while pending:
         name = pending[-1]

@@ -9,7 +9,15 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from tileir.core import Aggregation, ArrayValue, Combination, attrs, call_site, with_short_traceback
+from tileir.core import (
+    Aggregation,
+    ArrayValue,
+    Combination,
+    attrs,
+    call_site,
+    with_short_traceback,
+    with_whole_traceback,
+)
 from tileir.core.operators import method_of, methods_of
 from tileir.tile import ir
 from tileir.tile.building.captures import captured
@@ -17,6 +25,7 @@ from tileir.tile.building.contractions import Access, CombinedElements, PendingA
 from tileir.tile.building.dtypes import dtype_of
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
 from tileir.tile.building.recording import (
+    ACTIVE,
     RecordedObject,
     Recorder,
     array_function,
@@ -61,9 +70,10 @@ class Tensor(RecordedObject):
     own_reference: str
 
     @property
+    @with_whole_traceback
     def reference(self) -> str:
         """The name of the tensor in the function that is being built."""
-        return self._seen(self.own_reference, captured)
+        return self.own_reference if ACTIVE.recorder is None else self._seen(self.own_reference, captured)
 
     def __repr__(self) -> str:
         kind = dtype_of(self.home, self.own_reference)
@@ -347,9 +357,10 @@ def value_of(recorder: Recorder, value: object) -> Expr:
     """
     if isinstance(value, Tensor):
         same(recorder, value.recorder)
-        if value.reference in recorder.targets:
-            raise mistake("TIL201", f"{value.reference!r} is read before a contraction defined it")
-        return named(value.reference)
+        reference = value.reference
+        if reference in recorder.targets:
+            raise mistake("TIL201", f"{reference!r} is read before a contraction defined it")
+        return named(reference)
     if isinstance(value, Dim):
         return dim_of(recorder, value).expr
     if isinstance(value, Polynomial):
