@@ -341,12 +341,17 @@ def digest_of_maker(compiler: type[Compiler[Any]]) -> str | None:
 
 def _maker(compiler: Compiler[Any], device: DeviceInfo) -> tuple[str | bytes, ...] | None:
     """Return the identity of the code generator for a device; None if its sources have no digest."""
+    ours, theirs = source_digest("tileir"), generator_of(compiler, device)
+    return None if ours is None or theirs is None else (ours, to_json(device.target), *theirs)
+
+
+def generator_of(compiler: Compiler[Any], device: DeviceInfo) -> tuple[str | bytes, ...] | None:
+    """Return the identity of a compiler and of a device; None if the compiler's sources have no digest."""
     kind = type(compiler)
-    ours, theirs = source_digest("tileir"), digest_of_maker(kind)
-    if ours is None or theirs is None:
+    digest = digest_of_maker(kind)
+    if digest is None:
         return None
-    described = (kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features)
-    return ours, theirs, to_json(device.target), *described
+    return digest, kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features
 
 
 def results_in(disk: DiskCache, compilation: Compilation, compiler: Compiler[Any], device: DeviceInfo) -> KeptBy:

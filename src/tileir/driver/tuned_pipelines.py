@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core import TileError, attrs
-from tileir.driver.compilation import Request, digest_of_maker
+from tileir.driver.compilation import Request, generator_of
 from tileir.runtime.caches.carried_entries import Entries
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.interface import Compiler, DeviceInfo
@@ -44,12 +44,8 @@ class Trial:
 def winner_key(request: Request, compiler: Compiler[Any], device: DeviceInfo) -> str | None:
     """Return the key of a program on a device; None if there is none. The passes of ``request`` do not count."""
     program = (request if request.passes is None else attrs.evolve(request, passes=None)).key
-    kind = type(compiler)
-    theirs = digest_of_maker(kind)
-    if program is None or theirs is None:
-        return None
-    described = (kind.__module__, kind.__qualname__, compiler.identity, device.backend, device.name, *device.features)
-    return digest_of(WINNER, program, theirs, *described)
+    theirs = generator_of(compiler, device)
+    return None if program is None or theirs is None else digest_of(WINNER, program, *theirs)
 
 
 def stored_winner(disk: Entries, key: str) -> tuple[Pass, ...] | None:

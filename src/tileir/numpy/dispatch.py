@@ -121,18 +121,19 @@ def _operand(recorder: Recorder, value: object) -> object:
         return value.item()
     if isinstance(value, Access):
         return computed(recorder, value_of(recorder, value))
-    if type(value) is list or type(value) is tuple:
-        return type(value)(_operand(recorder, each) for each in value)
-    return value
+    return _each(value, lambda each: _operand(recorder, each))
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a list or tuple with its items changed, and any other value as it is."""
+    return type(value)(map(change, value)) if type(value) is list or type(value) is tuple else value
 
 
 def _setting(value: object) -> object:
     """Return an argument that is no tensor, such as a shape, without arrays."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    if type(value) is list or type(value) is tuple:
-        return type(value)(_setting(each) for each in value)
-    return value
+    return _each(value, _setting)
 
 
 def alike(operands: list[Any]) -> list[Any]:
@@ -163,9 +164,7 @@ def _widened(value: Any, dtype: DType) -> Any:
     if isinstance(value, Tensor):
         kind = dtype_of(value.recorder, value.reference)
         return value if kind is None or kind.is_bool else cast_to(value, dtype)
-    if type(value) is list or type(value) is tuple:
-        return type(value)(_widened(each, dtype) for each in value)
-    return value
+    return _each(value, lambda each: _widened(each, dtype))
 
 
 def operands(recorder: Recorder, kind: BinaryOperator, left: Any, right: Any) -> tuple[BinaryOperator, Any, Any]:

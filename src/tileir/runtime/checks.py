@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.core.errors import ArgumentError, BackendError
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic, GroupLimitError
 from tileir.runtime.interface import Buffer, Library
 from tileir.semtree.ir import KernelFunction
 
@@ -92,3 +93,17 @@ def _digest(parts: Mapping[str, bytes]) -> bytes:
             digest.update(len(content).to_bytes(8, "little"))
             digest.update(content)
     return digest.digest()
+
+
+def check_group(kernel: KernelFunction, most: int) -> None:
+    """Raise unless a device can run the groups of a kernel.
+
+    Raises:
+        GroupLimitError: TIL804, they have more threads than ``most``.
+    """
+    if math.prod(kernel.group) > most:
+        message = (
+            f"kernel {kernel.name} has groups of {math.prod(kernel.group)} threads, and the device can run {most} "
+            "of this kernel; compile with smaller groups"
+        )
+        raise GroupLimitError((Diagnostic("TIL804", message),), most)

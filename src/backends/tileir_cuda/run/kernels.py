@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
 
-from tileir.core import BackendError, Diagnostic, GroupLimitError, attrs
-from tileir.runtime.checks import check_buffers
+from tileir.core import BackendError, Diagnostic, attrs
+from tileir.runtime.checks import check_buffers, check_group
 from tileir.semtree.ir import Await, KernelFunction
 from tileir.semtree.rewrite import statements
 from tileir_cuda.devices import architecture_of
@@ -60,13 +60,7 @@ class CudaKernel:
         name = symbol(index, kernel)
         function = checked(f"kernel {kernel.name}", driver.cuModuleGetFunction(module.native, name.encode()))
         which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-        most = int(checked(f"kernel {kernel.name}", driver.cuFuncGetAttribute(which, function)))
-        if math.prod(kernel.group) > most:
-            message = (
-                f"kernel {kernel.name} has groups of {math.prod(kernel.group)} threads, and the device can run {most} "
-                "of this kernel; compile with smaller groups"
-            )
-            raise GroupLimitError((Diagnostic("TIL804", message),), most)
+        check_group(kernel, int(checked(f"kernel {kernel.name}", driver.cuFuncGetAttribute(which, function))))
         shared = launch_bytes(kernel, architecture)
         if shared:
             which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

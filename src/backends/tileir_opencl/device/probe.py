@@ -27,18 +27,20 @@ TRIAL: Final = Path(__file__).with_name("trial.py")
 
 def works_with(found: PlatformDevice, lanes: int) -> bool:
     """Return whether functions of vectors with this many f32 lanes work on a device without crashing the process."""
-    platform, device = found.platform, found.device
-    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")
-    key = " | ".join(("opencl vectors", f"{lanes} lanes", *facts))
-    return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), str(lanes)])
+    return _passes(found, str(lanes), "opencl vectors", f"{lanes} lanes")
 
 
 def has_ptx(found: PlatformDevice) -> bool:
     """Return whether kernels may use PTX statements for asynchronous copies and matrix products."""
+    return _passes(found, PTX, "opencl ptx")
+
+
+def _passes(found: PlatformDevice, trial: str, *what: str) -> bool:
+    """Return whether a device passes a trial; ``what`` names it in the key of the stored result."""
     platform, device = found.platform, found.device
     facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")
-    key = " | ".join(("opencl ptx", *facts))
-    return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), PTX])
+    key = " | ".join((*what, *facts))
+    return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), trial])
 
 
 def remembered(key: str, program: Sequence[str], seconds: float = SECONDS) -> bool:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import pyopencl as cl
 from pyopencl._cl import _Program
 
-from tileir.core import BackendError, Diagnostic, GroupLimitError, attrs
-from tileir.runtime.checks import check_buffers
+from tileir.core import BackendError, attrs
+from tileir.runtime.checks import check_buffers, check_group
 from tileir_opencl.emit.emitter import scratch_bytes
 from tileir_opencl.run.buffers import OpenCLBuffer
 from tileir_opencl.run.faults import name_of
@@ -154,7 +154,8 @@ class OpenCLKernel:
         scratch = scratch_bytes(kernel) * math.prod(grid)
         made = cls(kernel, executor, executor.commands, program, symbol, sizes, items, group, scratch)
         handle = handle_of(program, symbol)
-        _check_group(kernel, handle, executor.commands.native.device)
+        native = executor.commands.native.device
+        check_group(kernel, handle.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, native))
         made._spare.append(handle)
         return made
 
@@ -226,13 +227,3 @@ class BoundOpenCLKernel:
     def enqueue(self, wait_for: list[cl.Event] | None) -> cl.Event:
         """Put a launch into the queue."""
         return self._kernel.enqueue(self._handle, wait_for)
-
-
-def _check_group(kernel: KernelFunction, handle: cl.Kernel, device: cl.Device) -> None:
-    most = handle.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device)
-    if math.prod(kernel.group) > most:
-        message = (
-            f"kernel {kernel.name} has groups of {math.prod(kernel.group)} threads, and the device can run {most} "
-            "of this kernel; compile with smaller groups"
-        )
-        raise GroupLimitError((Diagnostic("TIL804", message),), most)

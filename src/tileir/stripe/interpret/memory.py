@@ -173,15 +173,19 @@ def neutral(aggregation: Aggregation, dtype: DType) -> int | float:
     return aggregation.identity(dtype)
 
 
+def _outside(places: Array, limit: int) -> int | None:
+    """Return the first or last place if it is below 0 or not below ``limit``; None if all are within."""
+    ends = (int(places.min()), int(places.max())) if places.size else ()
+    return next((place for place in ends if not 0 <= place < limit), None)
+
+
 def check_offsets(name: str, offsets: Array, memory: Memory) -> None:
     """Raise unless all offsets are in ``memory``."""
-    if offsets.size and (int(offsets.min()) < 0 or int(offsets.max()) >= memory.data.size):
-        outside = int(offsets.min()) if int(offsets.min()) < 0 else int(offsets.max())
+    if (outside := _outside(offsets, memory.data.size)) is not None:
         raise fail("TIL511", f"{name!r} is accessed at element {outside} of {memory.data.size}")
 
 
 def check_axis(name: str, axis: int, positions: Array, limit: int) -> None:
     """Raise unless all positions along one axis are within its extent."""
-    if positions.size and (int(positions.min()) < 0 or int(positions.max()) >= limit):
-        outside = int(positions.min()) if int(positions.min()) < 0 else int(positions.max())
+    if (outside := _outside(positions, limit)) is not None:
         raise fail("TIL511", f"{name!r} is accessed at {outside} along axis {axis}, whose extent is {limit}")

@@ -31,7 +31,7 @@ from tileir.passes.schedules.registers.blocks import nested
 from tileir.passes.schedules.registers.copies import vectors
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.packing import whole_uses
-from tileir.passes.schedules.registers.planes import factors_of_sum
+from tileir.passes.schedules.registers.planes import windows_of
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
 from tileir.schedule import Nest, Node, Refused, Segment, Use, product
@@ -82,19 +82,10 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> BorderedIn
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known.
     """
-    others = (segment for segment in nest.segments if not segment.loops)
-    if len(nest.reductions) != 1 or any(segment.constraints for segment in others):
-        return None
-    (segment,) = nest.reductions
-    factors = factors_of_sum(nest, segment)
-    for window in factors:
-        shape = shapes.get(window.root)
-        if shape is None or not window.access or window.strides != shape.strides:
-            continue
+    for window, weights, shape in windows_of(nest, shapes):
         for vector in nest.indices:
             found = _along(nest, window, vector, shape)
             if found is not None and (placed := _planes(found)) is not None:
-                weights = tuple(use for use in factors if use is not window)
                 whole = whole_uses(_without(nest, placed.tests), shapes)
                 if all(use in whole and not use.stride(vector.name) for use in weights):
                     return attrs.evolve(placed, weights=weights)

@@ -50,18 +50,9 @@ def over_planes(
     ``shapes`` holds those of the tensor behind each root, as far as they are known; ``threads`` threads run in
     parallel.
     """
-    others = (segment for segment in nest.segments if not segment.loops)
-    if len(nest.reductions) != 1 or any(segment.constraints for segment in others):
-        return ()
-    (segment,) = nest.reductions
-    factors = factors_of_sum(nest, segment)
-    for window in factors:
-        shape = shapes.get(window.root)
-        if shape is None or not window.access or window.strides != shape.strides:
-            continue
-        weights = tuple(use for use in factors if use is not window)
+    for window, weights, shape in windows_of(nest, shapes):
         for vector in sorted(nest.indices, key=lambda index: window.stride(index.name)):
-            found = _WindowCandidate(nest, segment, window, weights, vector, shape)
+            found = _WindowCandidate(nest, nest.reductions[0], window, weights, vector, shape)
             if found.is_plane and found.stays(whole_uses(nest, shapes)) and found.is_better(limits):
                 kernels = tuple(found.kernels(limits, threads))
                 if kernels:
@@ -69,7 +60,21 @@ def over_planes(
     return ()
 
 
-def factors_of_sum(nest: Nest, segment: Segment) -> tuple[Use, ...]:
+def windows_of(
+    nest: Nest, shapes: Mapping[str, stripe.TensorShape]
+) -> Iterator[tuple[Use, tuple[Use, ...], stripe.TensorShape]]:
+    """Yield the inputs of a sum that may be windows, each with the other inputs and the shape of its tensor."""
+    others = (segment for segment in nest.segments if not segment.loops)
+    if len(nest.reductions) != 1 or any(segment.constraints for segment in others):
+        return
+    factors = _factors_of_sum(nest, nest.reductions[0])
+    for window in factors:
+        shape = shapes.get(window.root)
+        if shape is not None and window.access and window.strides == shape.strides:
+            yield window, tuple(use for use in factors if use is not window), shape
+
+
+def _factors_of_sum(nest: Nest, segment: Segment) -> tuple[Use, ...]:
     """Return the one or two inputs whose products are summed; none for another reduction."""
     *body, last = segment.statements
     loads = {s.into: s.source for s in body if isinstance(s, stripe.Load) and s.index is None}
