@@ -590,7 +590,10 @@ def resize(g: Drawing) -> None:
         return
     ways: tuple[str, ...] = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
     ways += ("half_pixel_symmetric",) * (g.opset >= 19)
-    attributes["coordinate_transformation_mode"] = g.random.choice(ways)
+    attributes["coordinate_transformation_mode"] = way = g.random.choice(ways)
+    least = 1 + (way == "pytorch_half_pixel")  # for a single result the reference differs from the specification
+    inner = zip(scales[2:], g.values[x].shape[2:], strict=True)
+    scales[2:] = [2.0 if scale * size < least else scale for scale, size in inner]
     if mode == "nearest":
         attributes["nearest_mode"] = g.random.choice(("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"))
     if mode == "cubic" and g.random.random() < 0.3:
@@ -601,7 +604,7 @@ def resize(g: Drawing) -> None:
     if g.random.random() < 0.5:
         g.node("Resize", [x, roi, g.constant(scales, np.float32)], **attributes)
     else:
-        wanted = [*g.values[x].shape[:2], *(g.random.randint(1, 9) for _ in range(rank - 2))]
+        wanted = [*g.values[x].shape[:2], *(g.random.randint(least, 9) for _ in range(rank - 2))]
         empty = "" if g.opset >= 13 else g.constant([], np.float32)
         g.node("Resize", [x, roi, empty, g.constant(wanted)], **attributes)
 

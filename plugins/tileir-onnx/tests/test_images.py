@@ -33,6 +33,14 @@ def test_resizing(mode: str, coordinates: str) -> None:
         check("Resize", [x, EMPTY, SCALES], {**attributes, "antialias": 1}, constants=(1, 2), tolerance=1e-4)
 
 
+def test_axes_of_one_result_begin_at_the_first_element() -> None:
+    """As in the specification and onnxruntime; the reference of ONNX begins at -1/2."""
+    x = floats(1, 1, 4, 5)
+    attributes = {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}
+    sizes = np.array([1, 1, 1, 5])
+    check("Resize", [x, EMPTY, EMPTY, sizes], attributes, constants=(1, 2, 3), tolerance=1e-5, wanted=[x[:, :, :1]])
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_neighbours(rounding: str) -> None:

@@ -74,8 +74,8 @@ def resize(
     With old size n, new size m and scale s (m / n, if it is not given), result o of an axis lies at a position p of
     ``x``, which ``coordinates`` defines:
 
-    - "half_pixel": ``(o + 1/2) / s - 1/2``; "pytorch_half_pixel" likewise, and "half_pixel_symmetric" moved by
-      ``n / 2 * (1 - m / (s * n))``, so that centres meet if m was rounded.
+    - "half_pixel": ``(o + 1/2) / s - 1/2``; "pytorch_half_pixel" likewise, but 0 if ``s * n`` is 1, and
+      "half_pixel_symmetric" moved by ``n / 2 * (1 - m / (s * n))``, so that centres meet if m was rounded.
     - "align_corners": ``o * (n - 1) / (s * n - 1)``; "asymmetric": ``o / s``.
     - "tf_crop_and_resize": ``(start + o * (end - start) / (s * n - 1)) * (n - 1)``, in the middle if ``s * n`` is 1.
       ``roi`` holds the starts of all axes, then their ends, in units of the axis; if p lies outside of it, the
@@ -166,7 +166,7 @@ class _Line:
         middle = (o + 0.5) / self.scale
         if coordinates == "half_pixel_symmetric":  # in the order of ONNX's reference: it decides ties
             middle = old / 2 * (1 - cast_to(self.new, "f64") / width) + middle
-        return tf.where(width == 1, -0.5, middle - 0.5) if coordinates == "pytorch_half_pixel" else middle - 0.5
+        return tf.where(width == 1, 0.0, middle - 0.5) if coordinates == "pytorch_half_pixel" else middle - 0.5
 
 
 @attrs.frozen(repr=False)
