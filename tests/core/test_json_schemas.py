@@ -10,12 +10,15 @@ import attrs
 import pytest
 
 import tileir
+from tileir.core import DType, Op
 from tileir.core.json.codec import format_of
-from tileir.core.json.encoder import added, field_names
+from tileir.core.json.encoder import added, encode, field_names
 from tileir.core.json.versions import version_of
 from tileir.driver.distribution.checkpoints import Manifest
 from tileir.schedule.script import Script
+from tileir.semtree.expressions import Apply, Const
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
+from tileir.semtree.kinds import Type
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.sharding.partitioned import Partitioned
@@ -85,3 +88,11 @@ def test_classes_have_names_of_their_own() -> None:
     for root in ROOTS:
         names = [line.split(" ", 1)[0] for line in schema(root).splitlines()[1:]]
         assert len(names) == len(set(names)), root
+
+
+def test_nodes_that_a_document_shares_have_one_form() -> None:
+    number = Const(1.0, Type(DType.F32))
+    form = encode(Apply(Op.ADD, (number, number)))
+    assert isinstance(form, dict)
+    assert form["args"][0] is form["args"][1]
+    assert form["args"][0] == {"$": "Const", "type": {"$": "Type", "dtype": "f32", "lanes": 1}, "value": 1.0}

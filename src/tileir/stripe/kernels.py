@@ -28,6 +28,13 @@ class Parameter(Node):
     bank_dim: int | None = None
 
 
+@attrs.frozen(cache_hash=True, repr=False)
+class Key:
+    """Nested tuples as a key that is hashed once, as each pass looks up all kernels."""
+
+    parts: object
+
+
 @attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Kernel(TopLevelNode):
     """A block whose views have names of ``parameters`` as their sources; it has no name, comments or deps itself."""
@@ -50,12 +57,12 @@ class Kernel(TopLevelNode):
         """A cheap key, equal for kernels of one form."""
         block = self.block
         ranges = tuple([index.range for index in block.indices])
-        return tuple(map(_layout, self.parameters)), ranges, block.constraints, len(block.statements)
+        return Key((tuple(map(_layout, self.parameters)), ranges, block.constraints, len(block.statements)))
 
     @cached_property
     def form(self) -> object:
         """The kernel without names, equal for equivalent kernels."""
-        return form_of(self)
+        return Key(form_of(self))
 
     @cached_property
     def launched(self) -> dict[object, Block]:

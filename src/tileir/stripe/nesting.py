@@ -86,7 +86,7 @@ def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
     return view_of(memory, Direction.INOUT if memory.name in used.written else Direction.IN)
 
 
-@lru_cache(1024)  # cached, since each pass requests the views of all memory
+@lru_cache(1 << 14)  # each pass requests the views of all memory, of which large networks have thousands
 def view_of(memory: Refinement, direction: Direction) -> Refinement:
     """Return the view of a whole allocation under its own name."""
     return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False)

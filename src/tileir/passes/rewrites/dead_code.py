@@ -91,7 +91,7 @@ def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
             if output not in scalars:
                 continue
         elif isinstance(statement, Block):
-            seen = views.union(*(aliases.get(name, ()) for name in views_read(statement)))
+            seen = views.union(*(aliases.get(name, ()) for name in views_read(statement))) if aliases else views
             written = {r.name for r in statement.refinements if r.direction.writes and r.source in seen}
             if not written and not _hints(statement):
                 continue

@@ -251,16 +251,26 @@ class _Candidate:
     def _outside(self) -> tuple[Use, ...]:
         return tuple(use for segment in self.nest.segments if not segment.loops for use in segment.uses)
 
+    @cached_property
+    def _points(self) -> int:
+        return product(i.range for i in self.nest.indices)
+
+    @cached_property
+    def _strided_outside(self) -> int:
+        return sum(use.stride(self.vector.name) not in (0, 1) for use in self._outside)
+
     def _apart(self, rows: Mapping[str, int]) -> float:
         """Return the cost of strided accesses of a point before and after the reductions."""
-        return apart(self._outside, self.vector.name, self.lanes, rows, overlaps=self.overlaps)
+        if not self._strided_outside:
+            return 0.0
+        return apart(self._outside, self._strided_outside, self.lanes, rows, overlaps=self.overlaps)
 
     @property
     def least(self) -> float:
         """Cost of every tiling: all multiply-adds, and initialising and storing the sums."""
         adds = sum(step.depth * step.sums for step in self.steps)
         after = self._apart({index.name: self.lanes for index in self.rows})
-        return (after + (adds + _SETTING) / self.lanes) * product(i.range for i in self.nest.indices)
+        return (after + (adds + _SETTING) / self.lanes) * self._points
 
     def best(self) -> Tiling | Refused:
         """Return the cheapest tile; refused if none fits the registers."""
@@ -353,9 +363,8 @@ class _Candidate:
         widths = self._widths(rows)
         if not widths:
             return
-        points = product(r.index.range for r in rows)
-        share = product(i.range for i in self.nest.indices if i is not self.vector) / points
-        after = self._apart({r.index.name: r.height for r in rows}) * product(i.range for i in self.nest.indices)
+        share = self._points // self.vector.range / product(r.index.range for r in rows)
+        after = self._apart({r.index.name: r.height for r in rows}) * self._points
         tiles = [(count, product(heights.values()), tuple(heights.items())) for count, heights in row_pieces(rows)]
         own = any(use.stride(row.index.name) for use in self.panels for row in rows)
         for columns in widths:

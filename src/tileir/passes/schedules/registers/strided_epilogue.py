@@ -30,18 +30,17 @@ _APART: Final = 12.0
 """Cost of a strided store or load of a lane after a reduction: a cache line for each."""
 
 
-def apart(uses: Sequence[Use], vector: str, lanes: int, rows: Mapping[str, int], *, overlaps: bool) -> float:
+def apart(uses: Sequence[Use], count: int, lanes: int, rows: Mapping[str, int], *, overlaps: bool) -> float:
     """Return the cost, in vector multiply-adds, of a point's accesses that are strided along the lanes.
 
     Args:
         uses: The accesses before and after the reductions.
-        vector: The index along the lanes.
+        count: The number of those that are strided.
         lanes: Lanes of a vector.
         rows: Number of values of each index in a tile.
         overlaps: Whether elements may be stored twice.
     """
-    count = sum(use.stride(vector) not in (0, 1) for use in uses)
-    sizes = [square(lanes, height, overlaps=overlaps) for height in (_runs(uses, rows) if count else ())]
+    sizes = [square(lanes, height, overlaps=overlaps) for height in _runs(uses, rows)]
     size = max(sizes, default=0)  # vectors of a square are loaded, shuffled for each bit of its size, and stored
     return count * ((1 + size.bit_length()) / size if size else _APART)
 
