@@ -102,3 +102,19 @@ def test_lines_of_python_that_are_long_or_have_tabs() -> None:
     assert whole(names["tabs"])(x, torch.neg).tolist() == [[-3], [-5]]
     with pytest.raises(Exception, match=r"return f\(x\.max\(1, True\)\[0\] \+ 1\)  # long"):
         whole(names["tabs"])(x, torch.linalg.pinv)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("target", [[[0, 1, -1, 2], [3, -1, 0, 0], [-1, 1, 2, 3], [0, 2, 1, 3]], [2, -1, 1, 0]])
+def test_labels_after_the_first_negative_one_do_not_count(target: list[Any], reduction: str) -> None:
+    places = torch.tensor(target)
+    x = torch.linspace(-2, 2, places.numel()).reshape(places.shape).cos().requires_grad_()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.multilabel_margin_loss(x, places, reduction=reduction)
+
+    wanted, found = function(x), whole(function)(x)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), x), torch.autograd.grad(wanted.sum(), x))
+    with torch.no_grad():
+        torch.testing.assert_close(whole(function)(x), wanted)

@@ -71,19 +71,40 @@ def of_export() -> Any:
 
 
 @contextmanager
-def states_of_lstm_mended() -> Iterator[None]:
-    """Let PyTorch 2.11 trace ``lstm`` with the state sizes of eager.
+def mended() -> Iterator[None]:
+    """Let PyTorch trace operations whose decompositions differ from eager with the results of eager.
 
-    Its decomposition, which also gives the sizes of ``lstm`` kept whole, left an axis of size 1 in them.
+    The one of ``lstm`` in PyTorch 2.11, which also gives its sizes if it is kept whole, left an axis of size 1 in the
+    states; the one of ``multilabel_margin_loss`` adds margins for targets after the first -1.
     """
-    original = theirs.one_layer_lstm
+    layer = theirs.one_layer_lstm
 
-    def mended(inp: Any, hidden: Any, *others: Any, **named: Any) -> Any:
-        out, states = original(inp, hidden, *others, **named)
+    def layer_mended(inp: Any, hidden: Any, *others: Any, **named: Any) -> Any:
+        out, states = layer(inp, hidden, *others, **named)
         return out, tuple(state.reshape(given.shape) for state, given in zip(states, hidden, strict=True))
 
-    theirs.one_layer_lstm = mended
+    loss, key = torch.ops.aten.multilabel_margin_loss_forward.default, torch._C.DispatchKey.Autograd
+    margins = loss.py_kernels[key]
+    theirs.one_layer_lstm = layer_mended
+    loss.py_kernels[key] = _margins_of_labels
+    loss._dispatch_cache.clear()
     try:
         yield
     finally:
-        theirs.one_layer_lstm = original
+        theirs.one_layer_lstm = layer
+        loss.py_kernels[key] = margins
+        loss._dispatch_cache.clear()
+
+
+def _margins_of_labels(x: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the results of ``multilabel_margin_loss_forward``, as eager execution computes them."""
+    _, is_target = theirs.multilabel_margin_loss_forward(x, target, reduction)
+    rows, places = torch.atleast_2d(x), torch.atleast_2d(target)
+    counts = (places == -1).cumsum(1) == 0
+    scores = rows.gather(1, torch.where(counts, places, 0))
+    margins = torch.relu(1 - scores[:, :, None] + rows[:, None])
+    others = is_target.reshape(rows.shape) == 0
+    found = torch.where(counts[:, :, None] & others[:, None], margins, 0).sum((1, 2)) / rows.shape[1]
+    if reduction == theirs.Reduction.NONE.value:
+        return found.reshape(target.shape[:-1]), is_target
+    return found.sum() if reduction == theirs.Reduction.SUM.value else found.mean(), is_target

@@ -73,14 +73,15 @@ def _by_autograd(
     compiler: Callable[[Any], Any], make: Any, graph_module: GraphModule, example_inputs: Sequence[Any]
 ) -> Callable[..., Any]:
     """Return the result of ``aot_autograd`` for a graph with compilers for each direction."""
-    made: Callable[..., Any] = aot_autograd(
-        fw_compiler=compiler(make),
-        bw_compiler=compiler(partial(make, is_backward=True)),
-        inference_compiler=compiler(make),
-        partition_fn=partitioned,
-        keep_inference_input_mutations=True,
-        decompositions=decompositions.of_autograd(),
-    )(graph_module, example_inputs)
+    with decompositions.mended():
+        made: Callable[..., Any] = aot_autograd(
+            fw_compiler=compiler(make),
+            bw_compiler=compiler(partial(make, is_backward=True)),
+            inference_compiler=compiler(make),
+            partition_fn=partitioned,
+            keep_inference_input_mutations=True,
+            decompositions=decompositions.of_autograd(),
+        )(graph_module, example_inputs)
     return made
 
 

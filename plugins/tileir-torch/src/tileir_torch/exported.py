@@ -250,7 +250,7 @@ def compile(  # noqa: A001  it is the public verb, as tileir.compile
         TileError: TIL605, the module has unsupported operations; one diagnostic for each.
     """
     example_inputs = tuple(example_inputs)
-    with decompositions.states_of_lstm_mended():
+    with decompositions.mended():
         exported = torch.export.export(
             module, example_inputs, dict(kwargs or {}), dynamic_shapes=dynamic_shapes, strict=False
         )
