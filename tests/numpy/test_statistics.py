@@ -80,7 +80,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.filterwarnings("ignore:All-NaN", "ignore:numpy.fix")
 @pytest.mark.parametrize("name", CASES)
 def test_functions(name: str) -> None:
     function, arrays = CASES[name]
