@@ -215,7 +215,7 @@ def _centred(sign: int) -> Any:
     def shifted(x: Tensor, axes: Any = None) -> Tensor:
         """Return ``x`` with the first half of each axis moved behind the second one, or back."""
         places = axes_of(x, axes)
-        return ops.roll(x, [sign * x.dims[place] // 2 for place in places], places)
+        return ops.roll(x, [sign * (x.dims[place] // 2) for place in places], places)
 
     return shifted
 
